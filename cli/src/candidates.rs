@@ -13,7 +13,7 @@ use vmpool_platforms::{ClientPlatform, PlatformName, RevisionObjects, is_control
 use vmpool_runtime::Env;
 
 use crate::cluster::UserClusterClient;
-use crate::connection::ConnectionArguments;
+use crate::connection::{ConnectionArguments, selected_platforms};
 use crate::pool::{PoolReference, decode_pool};
 
 /// How long the cluster may take. A slow completion is worse than none.
@@ -27,10 +27,8 @@ pub(crate) fn complete_pool_names() -> Vec<CompletionCandidate> {
     let Ok(reference) = PoolReference::parse(&format!("{prefix}name")) else { return Vec::new() };
     completion_candidates(async |cluster| {
         let mut names = Vec::new();
-        for name in PlatformName::ALL {
-            if reference.platform.is_none_or(|platform| platform == name) {
-                names.extend(with_platform!(name, P => pool_names::<P>(cluster).await));
-            }
+        for name in selected_platforms(reference.platform) {
+            names.extend(with_platform!(name, P => pool_names::<P>(cluster).await));
         }
         names.into_iter().map(|name| format!("{prefix}{name}")).collect()
     })

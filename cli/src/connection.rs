@@ -36,6 +36,11 @@ pub(crate) struct ConnectionArguments {
     pub(crate) platform: Option<PlatformName>,
 }
 
+/// The platform that a user names, or all platforms.
+pub(crate) fn selected_platforms(named: Option<PlatformName>) -> impl Iterator<Item = PlatformName> {
+    PlatformName::ALL.into_iter().filter(move |platform| named.is_none_or(|named| named == *platform))
+}
+
 /// The parser of the name of a platform. The help lists the platforms of the registry.
 fn platform_parser() -> impl TypedValueParser<Value = PlatformName> {
     let values = PlatformName::ALL.map(|name| PossibleValue::new(name.as_str()).help(name.product()));

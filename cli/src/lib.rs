@@ -11,8 +11,8 @@
 //! # Layers
 //!
 //! From the lowest: `connection`, `dry_run`, `jsonpath`, `age`, `visible`, `screen`, `table`, `exit`,
-//! `explain`; `format`, `client_config`; `cluster`; `resources`; `pool`, `leader`; `phase`; `observation`,
-//! `candidates`, `installation`, `subresource`; `arguments`; `output`; the commands; `run`.
+//! `explain`; `format`, `client_config`; `cluster`; `resources`; `pool`, `leader`, `shown`; `phase`;
+//! `observation`, `candidates`, `installation`, `subresource`; `arguments`; `output`; the commands; `run`.
 
 mod age;
 mod arguments;
@@ -35,6 +35,7 @@ mod pool;
 mod resources;
 mod run;
 mod screen;
+mod shown;
 mod subresource;
 mod table;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use vmpool_engine::condition::ConditionReason;
 use vmpool_platforms::{ApiObject, ClientPlatform, Platform, PlatformName, with_platform};
 
 use crate::cluster::{UserClusterClient, full_name};
+use crate::connection::selected_platforms;
 use crate::explain::{explain_request_error, is_unserved};
 use crate::table::Tone;
 
@@ -175,10 +176,7 @@ impl StoredPool {
         let platform = reference.selected_platform(platform)?;
         let name = &*reference.name;
         let (mut found, mut failures, mut served) = (Vec::new(), Vec::new(), Vec::new());
-        for asked in PlatformName::ALL {
-            if platform.is_some_and(|platform| platform != asked) {
-                continue;
-            }
+        for asked in selected_platforms(platform) {
             match with_platform!(asked, P => look_up_pool::<P>(cluster, name).await) {
                 PoolLookup::Found(object) => found.push(Self { platform: asked, object }),
                 PoolLookup::Missing => served.push(pool_type(asked)),

@@ -22,6 +22,14 @@ pub(crate) struct ResourceSelection {
     pub(crate) fields: Option<String>,
 }
 
+/// The objects of a selection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListedObjects {
+    pub(crate) objects: Vec<Value>,
+    /// The version of the list, at which a watch of later changes begins.
+    pub(crate) version: String,
+}
+
 impl ResourceSelection {
     /// All objects of this resource in a namespace, or in all.
     pub(crate) fn all(resource: ApiResource, namespace: Option<&str>) -> Self {
@@ -53,7 +61,7 @@ impl ResourceSelection {
     }
 
     /// The parameters of a list.
-    pub(crate) fn list_params(&self) -> ListParams {
+    fn list_params(&self) -> ListParams {
         ListParams {
             label_selector: self.labels.clone(),
             field_selector: self.fields.clone(),
@@ -74,11 +82,12 @@ impl ResourceSelection {
     ///
     /// # Errors
     /// The request failed.
-    pub(crate) async fn list(&self, cluster: &UserClusterClient) -> Result<Option<Vec<Value>>> {
+    pub(crate) async fn list(&self, cluster: &UserClusterClient) -> Result<Option<ListedObjects>> {
         match self.api(cluster).list(&self.list_params()).await {
             Ok(listed) => {
-                let objects = listed.items.iter().map(|object| self.object(object));
-                objects.collect::<Result<Vec<Value>>>().map(Some)
+                let objects = listed.items.iter().map(|object| self.object(object)).collect::<Result<_>>()?;
+                let version = listed.metadata.resource_version.unwrap_or_default();
+                Ok(Some(ListedObjects { objects, version }))
             }
             Err(error) if is_unserved(&error) => Ok(None),
             Err(error) => Err(explain_request_error(&self.attempt("list"), &error)),

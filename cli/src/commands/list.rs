@@ -12,6 +12,7 @@ use vmpool_platforms::{ClientPlatform, PlatformName, with_platform};
 use crate::age::format_age;
 use crate::arguments::ListArguments;
 use crate::cluster::{ListScope, UserClusterClient, name_of};
+use crate::connection::selected_platforms;
 use crate::format::Format;
 use crate::leader::{LeaderState, read_leader_state};
 use crate::observation::{UnobservedSpec, describe_earlier_phase};
@@ -130,10 +131,7 @@ async fn collect_pool_listing(
 ) -> Result<PoolListing> {
     let mut listing = PoolListing::default();
     let (mut failures, mut is_any_served) = (Vec::new(), false);
-    for asked in PlatformName::ALL {
-        if platform.is_some_and(|platform| platform != asked) {
-            continue;
-        }
+    for asked in selected_platforms(platform) {
         let listed = with_platform!(asked, P => add_pools::<P>(cluster, scope, &mut listing).await);
         match listed {
             Ok(is_served) => is_any_served |= is_served,

@@ -19,6 +19,7 @@ use self::collect::{ReportedPools, add_common_objects, add_findings, add_install
 use self::content::IssueReport;
 use crate::arguments::ReportArguments;
 use crate::cluster::UserClusterClient;
+use crate::connection::selected_platforms;
 use crate::output::{print_note, print_text};
 use crate::pool::PoolReference;
 use crate::table::Tone;
@@ -42,10 +43,8 @@ pub(crate) async fn write_report(
     let pools = ReportedPools { namespace: &cluster.namespace, name };
     let mut report = IssueReport::default();
     let mut uids = BTreeSet::new();
-    for each in PlatformName::ALL {
-        if platform.is_none_or(|wanted| wanted == each) {
-            with_platform!(each, P => uids.extend(add_pools::<P>(cluster, pools, &mut report).await));
-        }
+    for platform in selected_platforms(platform) {
+        with_platform!(platform, P => uids.extend(add_pools::<P>(cluster, pools, &mut report).await));
     }
     if let Some(name) = name
         && uids.is_empty()

@@ -3,16 +3,18 @@
 use anyhow::{Result, bail, ensure};
 use kube::api::Patch;
 use serde_json::{Value, json};
+use vmpool_engine::ObjectId;
 use vmpool_platforms::ClientPlatform;
 
 use crate::arguments::{PauseArguments, ScaleArguments};
 use crate::cluster::{UserClusterClient, patch_params};
+use crate::dry_run::WriteMode;
 use crate::explain::explain_request_error;
 use crate::output::print_text;
 use crate::pool::decode_pool;
 
 /// The size of the largest pool that the benchmarks measure (docs/benchmarks.md).
-const LARGEST_MEASURED_POOL: usize = 10_000;
+pub(crate) const LARGEST_MEASURED_POOL: u32 = 10_000;
 
 /// Sets the number of replicas, through the scale subresource.
 ///
@@ -26,10 +28,8 @@ pub(crate) async fn scale_pool<P: ClientPlatform>(
 ) -> Result<()> {
     let (_, before) = decode_pool::<P>(&pool)?;
     check_pool_size(before.desired, arguments)?;
-    let wanted =
-        json!({ "metadata": { "uid": before.id.uid.as_str() }, "spec": { "replicas": arguments.replicas } });
-    let params = patch_params(arguments.dry_run.mode);
-    let scaled = cluster.api::<P::Pool>().patch_scale(&arguments.pool, &params, &Patch::Merge(wanted)).await;
+    let replicas = usize::try_from(arguments.replicas).unwrap_or(usize::MAX);
+    let scaled = patch_replicas::<P>(cluster, &before.id, replicas, arguments.dry_run.mode).await;
     let mut attempt = cluster.attempt::<P::Pool>("patch", &arguments.pool);
     attempt.resource = attempt.resource.replacen('.', "/scale.", 1);
     scaled.map_err(|error| explain_request_error(&attempt, &error))?;
@@ -40,6 +40,21 @@ pub(crate) async fn scale_pool<P: ClientPlatform>(
     ))
 }
 
+/// Sets the number of replicas of exactly this pool.
+///
+/// # Errors
+/// The request was refused.
+pub(crate) async fn patch_replicas<P: ClientPlatform>(
+    cluster: &UserClusterClient,
+    pool: &ObjectId,
+    replicas: usize,
+    mode: WriteMode,
+) -> kube::Result<()> {
+    let wanted = json!({ "metadata": { "uid": pool.uid.as_str() }, "spec": { "replicas": replicas } });
+    let api = cluster.api::<P::Pool>();
+    api.patch_scale(&pool.name, &patch_params(mode), &Patch::Merge(wanted)).await.map(drop)
+}
+
 /// Refuses a pool that is larger than any that is measured, because its size is more likely a mistake. A
 /// larger pool may become smaller.
 ///
@@ -48,7 +63,7 @@ pub(crate) async fn scale_pool<P: ClientPlatform>(
 fn check_pool_size(present: usize, arguments: &ScaleArguments) -> Result<()> {
     let wanted = usize::try_from(arguments.replicas).unwrap_or(usize::MAX);
     ensure!(
-        wanted <= LARGEST_MEASURED_POOL || wanted <= present || arguments.allow_large_pool,
+        arguments.replicas <= LARGEST_MEASURED_POOL || wanted <= present || arguments.allow_large_pool,
         "pool {} would get {wanted} replicas, and {LARGEST_MEASURED_POOL} is the size of the largest pool that is measured: nothing \
          was changed; if the number is meant, add --allow-large-pool",
         arguments.pool

@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Event;
 use serde_json::Value;
 use vmpool_engine::model::MachineActivity;
 use vmpool_engine::{Machine, ParsedPool};
 use vmpool_platforms::{ClientPlatform, InstanceOf, Instances, MachineView, PlatformName, with_platform};
 
 use super::objects::{WatchedKey, WatchedKind, WatchedObjects};
-use super::view::{
-    BoardCondition, BoardEvent, BoardPool, BoardTone, DashboardBoard, MachineTile, TileProtection,
-};
+use super::view::{BoardPool, BoardTone, DashboardBoard, MachineTile};
 use crate::cluster::name_of;
 use crate::observation::UnobservedSpec;
 use crate::phase::read_published_phase;
 use crate::pool::{decode_pool, phase_tone, resource_name};
+use crate::shown::{ShownCondition, ShownEvent, ShownProtection};
 use crate::table::Tone;
 
 /// Number of events of a pool to show.
@@ -99,12 +99,6 @@ fn board_pool<P: ClientPlatform>(
         published.map(|published| (published.phase, published.message)).unwrap_or_default();
     let outdated = UnobservedSpec::read(stored, &pool).map(|unobserved| unobserved.describe(None, now));
     let tone = if outdated.is_some() { Tone::Notice } else { phase_tone(&phase) };
-    let conditions = pool.published.conditions.iter().map(|condition| BoardCondition {
-        kind: condition.kind.clone(),
-        status: condition.status.clone(),
-        reason: condition.reason.clone(),
-        message: condition.message.clone(),
-    });
     let shown = BoardPool {
         platform: name.as_str(),
         title: P::TITLE,
@@ -118,7 +112,7 @@ fn board_pool<P: ClientPlatform>(
         paused: P::is_paused(&pool),
         message,
         revision: current_revision(&pool).unwrap_or_default(),
-        conditions: conditions.collect(),
+        conditions: pool.published.conditions.iter().map(ShownCondition::from).collect(),
         phase,
         ..BoardPool::default()
     };
@@ -154,41 +148,19 @@ fn machine_tile(pool: &ParsedPool, machine: &ReadMachine, now: Timestamp) -> Mac
         restart_pending: facts.restart_pending,
         created: Some(facts.created),
         problem: facts.problem.as_ref().map(ToString::to_string),
-        protection: tile_protection(pool, facts, now),
+        protection: ShownProtection::of(&pool.id, facts, now),
     }
-}
-
-fn tile_protection(pool: &ParsedPool, machine: &Machine, now: Timestamp) -> Option<TileProtection> {
-    let known = machine.protection.as_ref().filter(|known| known.protects(now))?;
-    let claim = known.claim_of(pool.id.uid.as_str());
-    Some(TileProtection {
-        until: known.end(),
-        by: claim.map(|claim| claim.user.clone()).or(known.by.as_ref().map(ToString::to_string)),
-        reason: known.reason.as_ref().map(ToString::to_string),
-        claim: claim.map(|claim| claim.id.clone()),
-    })
 }
 
 /// The last events of a pool, the newest first.
-fn pool_events(objects: &WatchedObjects, uid: &str) -> Vec<BoardEvent> {
+fn pool_events(objects: &WatchedObjects, uid: &str) -> Vec<ShownEvent> {
     let is_own = |event: &&Value| event["involvedObject"]["uid"] == uid;
-    let mut events: Vec<BoardEvent> =
-        objects.of(WatchedKind::Events).filter(is_own).map(board_event).collect();
+    let own = objects.of(WatchedKind::Events).filter(is_own);
+    let decoded = own.filter_map(|event| serde_json::from_value::<Event>(event.clone()).ok());
+    let mut events: Vec<ShownEvent> = decoded.map(ShownEvent::from).collect();
     events.sort_by_key(|event| Reverse(event.time));
     events.truncate(EVENTS);
     events
-}
-
-fn board_event(event: &Value) -> BoardEvent {
-    let time = |pointer: &str| event.pointer(pointer).and_then(Value::as_str)?.parse().ok();
-    let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
-    let times = ["/series/lastObservedTime", "/eventTime", "/lastTimestamp", "/metadata/creationTimestamp"];
-    BoardEvent {
-        time: times.into_iter().find_map(time),
-        warning: event["type"] == "Warning",
-        reason: text("reason"),
-        message: text("message"),
-    }
 }
 
 #[cfg(test)]

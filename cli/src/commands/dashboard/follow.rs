@@ -5,13 +5,13 @@ use std::time::Duration;
 use anyhow::Result;
 use futures::{StreamExt as _, TryStreamExt as _};
 use kube::core::WatchEvent;
-use serde_json::Value;
 use tokio::sync::watch;
 use vmpool_platforms::{ApiObject, Dvp, InstanceOf, Instances as _, Platform, PlatformName, with_platform};
 
 use super::objects::{WatchedKind, WatchedObjects};
 use crate::cluster::UserClusterClient;
-use crate::explain::{explain_request_error, is_unserved};
+use crate::connection::selected_platforms;
+use crate::explain::explain_request_error;
 use crate::resources::{ResourceSelection, named_resource};
 
 /// Time before the next list after a watch has ended.
@@ -33,10 +33,8 @@ pub(super) struct FollowedKind {
 /// The kinds to watch in a namespace, or in all: those of one platform, or of all.
 pub(super) fn followed_kinds(platform: Option<PlatformName>, namespace: Option<&str>) -> Vec<FollowedKind> {
     let mut kinds = Vec::new();
-    for name in PlatformName::ALL {
-        if platform.is_none_or(|wanted| wanted == name) {
-            with_platform!(name, P => add_followed_platform::<P>(name, namespace, &mut kinds));
-        }
+    for name in selected_platforms(platform) {
+        with_platform!(name, P => add_followed_platform::<P>(name, namespace, &mut kinds));
     }
     let mut events = ResourceSelection::all(named_resource("", "v1", "Event", "events"), namespace);
     events.fields = Some(format!("involvedObject.kind={}", pool_kind::<Dvp>()));
@@ -95,19 +93,12 @@ async fn list_and_watch(
     objects: &watch::Sender<WatchedObjects>,
 ) -> Result<Duration> {
     let FollowedKind { kind, selection } = followed;
-    let api = selection.api(cluster);
-    let listed = match api.list(&selection.list_params()).await {
-        Ok(listed) => listed,
-        Err(error) if is_unserved(&error) => {
-            objects.send_modify(|objects| objects.replace(*kind, Vec::new()));
-            return Ok(UNSERVED_PAUSE);
-        }
-        Err(error) => return Err(explain_request_error(&selection.attempt("list"), &error)),
+    let Some(listed) = selection.list(cluster).await? else {
+        objects.send_modify(|objects| objects.replace(*kind, Vec::new()));
+        return Ok(UNSERVED_PAUSE);
     };
-    let version = listed.metadata.resource_version.clone().unwrap_or_default();
-    let found = listed.items.iter().map(|object| selection.object(object)).collect::<Result<Vec<Value>>>()?;
-    objects.send_modify(|objects| objects.replace(*kind, found));
-    let changes = api.watch(&selection.watch_params(), &version).await;
+    objects.send_modify(|objects| objects.replace(*kind, listed.objects));
+    let changes = selection.api(cluster).watch(&selection.watch_params(), &listed.version).await;
     let changes = changes.map_err(|error| explain_request_error(&selection.attempt("watch"), &error))?;
     objects.send_modify(|objects| objects.set_problem(*kind, None));
     let mut changes = changes.boxed();

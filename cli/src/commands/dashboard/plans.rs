@@ -10,11 +10,9 @@ use vmpool_platforms::{PlatformName, with_platform};
 use crate::arguments::PlanArguments;
 use crate::cluster::UserClusterClient;
 use crate::commands::plan::compute_outlook;
+use crate::commands::scale::LARGEST_MEASURED_POOL;
 use crate::format::OutputArguments;
 use crate::pool::{PoolReference, StoredPool};
-
-/// The largest number of replicas to plan for.
-const LARGEST: u32 = 10_000;
 
 /// How long a plan may take.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -45,8 +43,9 @@ impl PlannedScale {
             ensure!(is_object_name(name), "{name:?} is no name of an object");
         }
         let replicas = value("replicas")?;
-        let replicas = replicas.parse::<u32>().ok().filter(|count| *count <= LARGEST);
-        let replicas = replicas.with_context(|| format!("replicas must be a number from 0 to {LARGEST}"))?;
+        let replicas = replicas.parse::<u32>().ok().filter(|count| *count <= LARGEST_MEASURED_POOL);
+        let replicas = replicas
+            .with_context(|| format!("replicas must be a number from 0 to {LARGEST_MEASURED_POOL}"))?;
         Ok(Self { platform, namespace: namespace.to_owned(), pool: pool.to_owned(), replicas })
     }
 }

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::shown::{ShownCondition, ShownEvent, ShownProtection};
 use crate::table::Tone;
 
 /// All pools.
@@ -37,9 +38,9 @@ pub(super) struct BoardPool {
     /// The message of the condition `Ready`.
     pub(super) message: String,
     pub(super) revision: String,
-    pub(super) conditions: Vec<BoardCondition>,
+    pub(super) conditions: Vec<ShownCondition>,
     pub(super) machines: Vec<MachineTile>,
-    pub(super) events: Vec<BoardEvent>,
+    pub(super) events: Vec<ShownEvent>,
 }
 
 /// How the page draws a state, in addition to its text.
@@ -62,16 +63,6 @@ impl From<Tone> for BoardTone {
     }
 }
 
-/// A condition of a pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct BoardCondition {
-    #[serde(rename = "type")]
-    pub(super) kind: String,
-    pub(super) status: String,
-    pub(super) reason: String,
-    pub(super) message: String,
-}
-
 /// A machine.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts: any of them may come with any other")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -90,25 +81,5 @@ pub(super) struct MachineTile {
     pub(super) created: Option<Timestamp>,
     /// Why it is not ready.
     pub(super) problem: Option<String>,
-    pub(super) protection: Option<TileProtection>,
-}
-
-/// The protection of a machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct TileProtection {
-    /// When it ends; `None` if the annotation cannot be read.
-    pub(super) until: Option<Timestamp>,
-    pub(super) by: Option<String>,
-    pub(super) reason: Option<String>,
-    /// The id of the claim, if it is one.
-    pub(super) claim: Option<String>,
-}
-
-/// An event of a pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct BoardEvent {
-    pub(super) time: Option<Timestamp>,
-    pub(super) warning: bool,
-    pub(super) reason: String,
-    pub(super) message: String,
+    pub(super) protection: Option<ShownProtection>,
 }

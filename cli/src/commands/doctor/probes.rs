@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kube::api::{DynamicObject, Patch, PostParams};
+use kube::api::{DynamicObject, PostParams};
 use serde_json::{Value, json};
 use vmpool_api::subresources::MachineClaim;
 use vmpool_engine::protection::MAX_PROTECTION;
@@ -10,7 +10,8 @@ use vmpool_platforms::ClientPlatform;
 use vmpool_runtime::env::TimeoutElapsed;
 
 use super::finding::{CheckFinding, CheckVerdict};
-use crate::cluster::{FIELD_MANAGER, UserClusterClient, patch_params};
+use crate::cluster::{FIELD_MANAGER, UserClusterClient};
+use crate::commands::scale::patch_replicas;
 use crate::dry_run::WriteMode;
 use crate::explain::{describe_kube_error, is_denied_by_own_webhook, is_missing_right};
 use crate::pool::decode_pool;
@@ -91,13 +92,9 @@ pub(super) async fn probe_scale_webhook<P: ClientPlatform>(
         pools.iter().find_map(|stored| decode_pool::<P>(stored).ok().filter(|(_, pool)| pool.desired > 0));
     let (_, pool) = pool?;
     let check = format!("{} scale-down", P::TITLE);
-    let lowered =
-        json!({ "metadata": { "uid": pool.id.uid.as_str() }, "spec": { "replicas": pool.desired - 1 } });
-    let params = patch_params(WriteMode::DryRun);
     let begun = cluster.env.uptime();
-    let api = cluster.api::<P::Pool>();
-    let patch = Patch::Merge(lowered);
-    let answer = cluster.env.timeout(DEADLINE, api.patch_scale(&pool.id.name, &params, &patch)).await;
+    let lowered = patch_replicas::<P>(cluster, &pool.id, pool.desired - 1, WriteMode::DryRun);
+    let answer = cluster.env.timeout(DEADLINE, lowered).await;
     let took = cluster.env.uptime().saturating_sub(begun);
     let probe = WebhookProbe { check: &check, namespace: &cluster.namespace, system, took };
     Some(probe.finding_of_scale(&pool.id.name, ProbeOutcome::of_answer(answer)))
@@ -115,44 +112,37 @@ struct WebhookProbe<'a> {
 
 impl WebhookProbe<'_> {
     fn finding_of_pool(&self, outcome: ProbeOutcome) -> CheckFinding {
-        let took = self.took.as_millis();
-        match outcome {
-            ProbeOutcome::Denied => self.finding(
-                CheckVerdict::Ok,
-                format!("refuses an invalid pool in a dry run, after {took} ms"),
-                String::new(),
-            ),
-            ProbeOutcome::Accepted => self.finding(
-                CheckVerdict::Failed,
-                format!(
-                    "does not refuse an invalid pool: it is not registered, or does not serve namespace {}",
-                    self.namespace
-                ),
-                "install the chart with featureGates.VirtualMachinePool=true; watchNamespace must be empty or this namespace"
-                    .to_owned(),
-            ),
-            outcome @ (ProbeOutcome::Forbidden(_) | ProbeOutcome::Failed(_) | ProbeOutcome::Refused(_)) => {
-                self.finding_without_answer(outcome)
+        self.finding_of(outcome, |is_accepted| {
+            if is_accepted {
+                return self.finding(
+                    CheckVerdict::Failed,
+                    format!(
+                        "does not refuse an invalid pool: it is not registered, or does not serve namespace {}",
+                        self.namespace
+                    ),
+                    "install the chart with featureGates.VirtualMachinePool=true; watchNamespace must be empty or this namespace"
+                        .to_owned(),
+                );
             }
-        }
+            let took = self.took.as_millis();
+            let what = format!("refuses an invalid pool in a dry run, after {took} ms");
+            self.finding(CheckVerdict::Ok, what, String::new())
+        })
     }
 
     fn finding_of_scale(&self, pool: &str, outcome: ProbeOutcome) -> CheckFinding {
-        match outcome {
-            ProbeOutcome::Accepted | ProbeOutcome::Denied => {
-                let took = self.took.as_millis();
-                let what = format!("a dry run for pool {pool} is answered after {took} ms");
-                self.finding(CheckVerdict::Ok, what, String::new())
-            }
-            outcome @ (ProbeOutcome::Forbidden(_) | ProbeOutcome::Failed(_) | ProbeOutcome::Refused(_)) => {
-                self.finding_without_answer(outcome)
-            }
-        }
+        self.finding_of(outcome, |_| {
+            let took = self.took.as_millis();
+            let what = format!("a dry run for pool {pool} is answered after {took} ms");
+            self.finding(CheckVerdict::Ok, what, String::new())
+        })
     }
 
-    /// The finding if the answer is not one of the webhook.
-    fn finding_without_answer(&self, outcome: ProbeOutcome) -> CheckFinding {
+    /// The finding of an outcome. `answered` is that of an answer of the webhook, with whether it accepts.
+    fn finding_of(&self, outcome: ProbeOutcome, answered: impl FnOnce(bool) -> CheckFinding) -> CheckFinding {
         match outcome {
+            ProbeOutcome::Accepted => answered(true),
+            ProbeOutcome::Denied => answered(false),
             ProbeOutcome::Failed(why) => self.finding(
                 CheckVerdict::Failed,
                 format!("{why}, so pools cannot be created, changed or scaled down"),
@@ -172,9 +162,6 @@ impl WebhookProbe<'_> {
                 format!("the dry run is refused before the webhook answers: {why}"),
                 "choose another namespace with -n to check this".to_owned(),
             ),
-            ProbeOutcome::Accepted | ProbeOutcome::Denied => {
-                self.finding(CheckVerdict::Ok, String::new(), String::new())
-            }
         }
     }
 

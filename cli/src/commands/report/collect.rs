@@ -163,7 +163,7 @@ async fn read_objects(
     report: &mut IssueReport,
 ) -> Vec<Value> {
     match selection.list(cluster).await {
-        Ok(found) => found.unwrap_or_default(),
+        Ok(found) => found.unwrap_or_default().objects,
         Err(error) => {
             report.add_unreadable(&error);
             Vec::new()

@@ -10,14 +10,12 @@ use kube::api::{Api, ListParams};
 use serde_json::Value;
 use vmpool_controller::{Preview, preview_pool};
 use vmpool_engine::activity::ActivityEntry;
-use vmpool_engine::condition::StatusCondition;
 use vmpool_engine::model::{DiskState, MachineActivity, StoredTime};
 use vmpool_engine::{Disk, Machine, ParsedPool, Pool};
 use vmpool_platforms::{ClientPlatform, InstanceOf, Instances, MachineStorage, VolumeOf};
 
 use super::view::{
-    ActivityStatus, ConditionStatus, DiskOverview, EventStatus, MachineOverview, PoolOverview,
-    ProtectionStatus, PublishedCounters,
+    ActivityStatus, DiskOverview, MachineOverview, PoolOverview, ProtectionStatus, PublishedCounters,
 };
 use super::volumes::list_volume_overviews;
 use crate::cluster::{ListScope, UserClusterClient, name_of};
@@ -26,6 +24,7 @@ use crate::leader::read_leader_state;
 use crate::observation::UnobservedSpec;
 use crate::phase::read_published_phase;
 use crate::pool::decode_pool;
+use crate::shown::{ShownCondition, ShownEvent, ShownProtection};
 
 /// Number of events to show.
 const EVENTS: usize = 8;
@@ -83,7 +82,7 @@ fn pool_overview<P: ClientPlatform>(pool: &ParsedPool, stored: &Value) -> PoolOv
         paused: P::is_paused(pool),
         state: read_published_phase(pool).map(|published| published.phase).unwrap_or_default(),
         unobserved: UnobservedSpec::read(stored, pool),
-        conditions: pool.published.conditions.iter().map(condition_status).collect(),
+        conditions: pool.published.conditions.iter().map(ShownCondition::from).collect(),
         activity: pool.published.activity.iter().map(activity_status).collect(),
         ..PoolOverview::default()
     }
@@ -97,15 +96,6 @@ fn activity_status(entry: &ActivityEntry) -> ActivityStatus {
         actor: text(&entry.actor),
         from: text(&entry.from),
         to: text(&entry.to),
-    }
-}
-
-fn condition_status(condition: &StatusCondition) -> ConditionStatus {
-    ConditionStatus {
-        kind: condition.kind.clone(),
-        status: condition.status.clone(),
-        reason: condition.reason.clone(),
-        message: condition.message.clone(),
     }
 }
 
@@ -169,16 +159,7 @@ fn add_machines<P: ClientPlatform>(
     for machine in machines {
         held.extend(machine.held_disks().map(ToString::to_string));
         let mut shown = machine_overview(pool, machine);
-        shown.protection = machine.protection.as_ref().filter(|known| known.protects(now)).map(|known| {
-            let claim = known.claim_of(pool.id.uid.as_str());
-            ProtectionStatus {
-                until: known.end(),
-                by: claim.map(|claim| claim.user.clone()).or(known.by.as_ref().map(ToString::to_string)),
-                reason: known.reason.as_ref().map(ToString::to_string),
-                claimed: claim.is_some(),
-                id: claim.map(|claim| claim.id.clone()),
-            }
-        });
+        shown.protection = ShownProtection::of(&pool.id, machine, now).map(ProtectionStatus::from);
         let stored = objects.machines.get(&*machine.id.name);
         if let Some(object) = stored {
             let view = P::machine_view(object, objects.instances.get(&*machine.id.name));
@@ -257,7 +238,7 @@ fn disk_overview(disk: &Disk) -> DiskOverview {
 }
 
 /// The last events about the pool, newest last.
-async fn list_pool_events(cluster: &UserClusterClient, uid: &str) -> Result<Vec<EventStatus>> {
+async fn list_pool_events(cluster: &UserClusterClient, uid: &str) -> Result<Vec<ShownEvent>> {
     let api: Api<Event> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let params = ListParams::default().fields(&format!("involvedObject.uid={uid}"));
     let attempt = RequestAttempt {
@@ -267,25 +248,10 @@ async fn list_pool_events(cluster: &UserClusterClient, uid: &str) -> Result<Vec<
         namespace: cluster.namespace.clone(),
     };
     let listed = api.list(&params).await.map_err(|error| explain_request_error(&attempt, &error))?;
-    let mut events: Vec<EventStatus> = listed.items.into_iter().map(event_status).collect();
+    let mut events: Vec<ShownEvent> = listed.items.into_iter().map(ShownEvent::from).collect();
     events.sort_by_key(|event| event.time);
     let surplus = events.len().saturating_sub(EVENTS);
     Ok(events.split_off(surplus))
-}
-
-fn event_status(event: Event) -> EventStatus {
-    let series: Option<Timestamp> =
-        event.series.and_then(|series| series.last_observed_time).map(|time| time.0);
-    let time = series
-        .or(event.event_time.map(|time| time.0))
-        .or(event.last_timestamp.map(|time| time.0))
-        .or(event.metadata.creation_timestamp.map(|time| time.0));
-    EventStatus {
-        time,
-        warning: event.type_.as_deref() == Some("Warning"),
-        reason: event.reason.unwrap_or_default(),
-        message: event.message.unwrap_or_default(),
-    }
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use vmpool_engine::condition::ConditionReason;
 
 use super::view::{
-    ActivityStatus, ConditionStatus, DiskOverview, MachineOverview, PoolOverview, ProtectionStatus,
-    PublishedCounters,
+    ActivityStatus, DiskOverview, MachineOverview, PoolOverview, ProtectionStatus, PublishedCounters,
 };
 use crate::age::format_age;
 use crate::observation::describe_earlier_phase;
 use crate::pool::phase_tone;
+use crate::shown::ShownCondition;
 use crate::table::{Cell, Tone, render_table};
 use crate::visible::{escape_except_lines, escape_to_one_line};
 
@@ -78,8 +78,8 @@ fn describe_outdated_status(status: &PoolOverview, now: Timestamp) -> Option<Str
 }
 
 /// The conditions that report a problem, each message once.
-fn problem_conditions(status: &PoolOverview) -> Vec<&ConditionStatus> {
-    let mut problems: Vec<&ConditionStatus> = Vec::new();
+fn problem_conditions(status: &PoolOverview) -> Vec<&ShownCondition> {
+    let mut problems: Vec<&ShownCondition> = Vec::new();
     for condition in status.conditions.iter().filter(|condition| condition_tone(condition) == Tone::Bad) {
         if !problems.iter().any(|known| known.message == condition.message) {
             problems.push(condition);
@@ -327,7 +327,7 @@ fn describe_activity(entry: &ActivityStatus, now: Timestamp) -> String {
 }
 
 /// The tone of a condition: `Bad` if it reports a problem.
-fn condition_tone(condition: &ConditionStatus) -> Tone {
+fn condition_tone(condition: &ShownCondition) -> Tone {
     match (&*condition.kind, &*condition.status) {
         ("Available" | "Synced" | "Ready", "True") => Tone::Good,
         ("Available" | "Synced" | "Ready", _) => Tone::Notice,
@@ -340,8 +340,8 @@ fn condition_tone(condition: &ConditionStatus) -> Tone {
     }
 }
 
-fn describe_condition(condition: &ConditionStatus) -> String {
-    let ConditionStatus { kind, status, reason, message } = condition;
+fn describe_condition(condition: &ShownCondition) -> String {
+    let ShownCondition { kind, status, reason, message } = condition;
     let name = condition_tone(condition).paint(&format!("{kind}={status}"));
     format!("{name} {}: {}", escape_to_one_line(reason), escape_except_lines(message))
 }

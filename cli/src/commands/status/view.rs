@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::leader::LeaderState;
 use crate::observation::UnobservedSpec;
+use crate::shown::{ShownCondition, ShownEvent, ShownProtection};
 
 /// A pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -38,10 +39,10 @@ pub(super) struct PoolOverview {
     pub(super) machines: Vec<MachineOverview>,
     /// Disks of the pool that no machine refers to.
     pub(super) free_disks: Vec<DiskOverview>,
-    pub(super) conditions: Vec<ConditionStatus>,
+    pub(super) conditions: Vec<ShownCondition>,
     /// What the pool waits for.
     pub(super) blocked: Vec<String>,
-    pub(super) events: Vec<EventStatus>,
+    pub(super) events: Vec<ShownEvent>,
     /// The last changes of the pool, the oldest one first.
     pub(super) activity: Vec<ActivityStatus>,
     /// What could not be read, and why.
@@ -95,6 +96,12 @@ pub(super) struct ProtectionStatus {
     pub(super) id: Option<String>,
 }
 
+impl From<ShownProtection> for ProtectionStatus {
+    fn from(ShownProtection { until, by, reason, claim }: ShownProtection) -> Self {
+        Self { until, by, reason, claimed: claim.is_some(), id: claim }
+    }
+}
+
 /// A disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -111,16 +118,6 @@ pub(super) struct DiskOverview {
     pub(super) problem: Option<String>,
 }
 
-/// A condition.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct ConditionStatus {
-    #[serde(rename = "type")]
-    pub(super) kind: String,
-    pub(super) status: String,
-    pub(super) reason: String,
-    pub(super) message: String,
-}
-
 /// A change of the pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct ActivityStatus {
@@ -130,13 +127,4 @@ pub(super) struct ActivityStatus {
     pub(super) actor: Option<String>,
     pub(super) from: Option<String>,
     pub(super) to: Option<String>,
-}
-
-/// An event.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct EventStatus {
-    pub(super) time: Option<Timestamp>,
-    pub(super) warning: bool,
-    pub(super) reason: String,
-    pub(super) message: String,
 }

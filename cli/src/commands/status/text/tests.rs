@@ -1,7 +1,7 @@
 use super::*;
-use crate::commands::status::view::EventStatus;
 use crate::leader::LeaderState;
 use crate::observation::UnobservedSpec;
+use crate::shown::{ShownCondition, ShownEvent};
 
 fn status() -> PoolOverview {
     let at = |second| Some(Timestamp::from_second(second).unwrap());
@@ -50,13 +50,13 @@ fn status() -> PoolOverview {
         ],
         free_disks: vec![DiskOverview { free_since: at(2000), ..disk("web-root-x", "Ready") }],
         conditions: vec![
-            ConditionStatus {
+            ShownCondition {
                 kind: "Synced".into(),
                 status: "False".into(),
                 reason: "RolloutInProgress".into(),
                 message: "the current template is in effect in 1 of 2 machines".into(),
             },
-            ConditionStatus {
+            ShownCondition {
                 kind: "ReplicaFailure".into(),
                 status: "True".into(),
                 reason: "FailedCreate".into(),
@@ -64,7 +64,7 @@ fn status() -> PoolOverview {
             },
         ],
         blocked: vec!["machine web-7xk2d is reserved".into()],
-        events: vec![EventStatus {
+        events: vec![ShownEvent {
             time: at(4500),
             warning: true,
             reason: "FailedCreate".into(),
@@ -180,7 +180,7 @@ fn what_needs_attention_is_above_the_machines() {
 #[test]
 fn a_message_of_several_conditions_is_one_cause() {
     let mut pool = status();
-    let stalled = ConditionStatus { kind: "Stalled".into(), ..pool.conditions[1].clone() };
+    let stalled = ShownCondition { kind: "Stalled".into(), ..pool.conditions[1].clone() };
     pool.conditions.push(stalled);
     let text = plain_text(&pool, TextExtent::Screen);
     let (causes, conditions) = text.split_once("\nConditions\n").unwrap();
