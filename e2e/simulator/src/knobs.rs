@@ -150,7 +150,7 @@ impl Knobs {
             "bump-annotations" => self.bump_annotations = Some(rate(value).map_err(wrong)?),
             "crash" => self.crash = when(value).map_err(wrong)?,
             "shutdown" => self.shutdown = when(value).map_err(wrong)?,
-            "address" => self.address = Some(address(value).map_err(wrong)?),
+            "address" => self.address = Some(parse_address(value).map_err(wrong)?),
             "hold-restart" => self.hold_restart = Some(plain(value).map_err(wrong)?),
             "ignore-mounts" => self.ignore_mounts = Some(plain(value).map_err(wrong)?),
             "never-ready" => self.never_ready = Some(plain(value).map_err(wrong)?),
@@ -197,7 +197,7 @@ fn count(value: &str) -> Result<u64, String> {
     }
 }
 
-fn address(value: &str) -> Result<String, String> {
+fn parse_address(value: &str) -> Result<String, String> {
     if value == NO_ADDRESS { Ok(value.to_owned()) } else { plain::<IpAddr>(value).map(|ip| ip.to_string()) }
 }
 

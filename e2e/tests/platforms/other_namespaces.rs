@@ -134,11 +134,8 @@ async fn forged_owners(platform: TestedPlatform) -> Result<()> {
     }
     apply_manifests(&cluster.admin(), &definitions, None).await?;
     let chart = Chart::render(&["platforms.kubevirt.enabled=true".to_owned()]).await?;
-    let simulated = match platform {
-        TestedPlatform::Dvp => "dvp",
-        TestedPlatform::KubeVirt => "kubevirt",
-    };
-    let installation = Arc::new(ClusterInstallation::simulating(simulated, &chart, cluster.clone()).await?);
+    let installation =
+        Arc::new(ClusterInstallation::simulating(&platform.to_string(), &chart, cluster.clone()).await?);
     let world = ScenarioWorld::start_on(platform, "forged owners", installation.clone(), 0).await?;
     let everywhere = |identity: &str| {
         let mut options = ControllerOptions::everywhere(identity);

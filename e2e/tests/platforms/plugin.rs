@@ -46,15 +46,6 @@ pub(crate) fn platform_rules(platform: TestedPlatform) -> Value {
     }
 }
 
-/// The flag that selects a platform.
-fn platform_flag(platform: TestedPlatform) -> String {
-    let name = match platform {
-        TestedPlatform::Dvp => "dvp",
-        TestedPlatform::KubeVirt => "kubevirt",
-    };
-    format!("--platform={name}")
-}
-
 /// A pool whose machines have a disk. The controller restarts none of them for an update.
 pub(crate) fn builder(world: &ScenarioWorld) -> ScenarioPoolBuilder<'_> {
     let pool = world.pool("web").policy(PoolScaleDownPolicy::NewestFirst).disk("root");
@@ -298,7 +289,7 @@ fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user(#[case] platfo
         ensure!(report.contains("section: stored revisions"), "{report}");
         ensure!(report.contains("you may not list deployments.apps in namespace"), "{report}");
         ensure!(!report.contains("ipAddress: 10."), "{report}");
-        let error = plugin.error(&["report", "wen", "--file=-", &platform_flag(platform)]).await?;
+        let error = plugin.error(&["report", "wen", "--file=-", &format!("--platform={platform}")]).await?;
         ensure!(error.contains("pool wen not found in namespace"), "{error}");
 
         // A plan names the machine that the controller then deletes, and changes nothing.

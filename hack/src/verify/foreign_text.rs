@@ -63,15 +63,15 @@ const METHODS: [&str; 12] = [
 /// A source cannot be read or is not Rust.
 pub(super) fn find_foreign_text(tree: &SourceTree) -> Result<Vec<String>> {
     let mut found = Vec::new();
-    for file in files(tree.root())? {
-        let branches = branches(tree.source(&file)?.tokens.clone());
+    for file in program_sources(tree.root())? {
+        let branches = find_branches(tree.source(&file)?.tokens.clone());
         let place = tree.relative_path(&file).display();
         found.extend(branches.into_iter().map(|branch| format!("{place}: {branch}")));
     }
     Ok(found)
 }
 
-fn files(root: &Path) -> Result<Vec<PathBuf>> {
+fn program_sources(root: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for folder in FOLDERS {
         files.extend(rust_files(&root.join(folder))?);
@@ -85,7 +85,7 @@ fn files(root: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// The branches on foreign text in a source file, outside its tests.
-fn branches(tokens: TokenStream) -> Vec<String> {
+fn find_branches(tokens: TokenStream) -> Vec<String> {
     let mut found = Vec::new();
     read(&tokens.into_iter().collect::<Vec<_>>(), &mut found);
     found
@@ -201,6 +201,6 @@ mod tests {
     #[case::a_test(r#"#[cfg(test)] mod tests { fn a() { error.message.contains("x"); } }"#, &[])]
     fn a_branch_on_foreign_text_is_found(#[case] source: &str, #[case] expected: &[&str]) {
         let source = format!("fn f() {{ {source} }}");
-        assert_eq!(branches(source.parse().unwrap()), expected);
+        assert_eq!(find_branches(source.parse().unwrap()), expected);
     }
 }

@@ -20,7 +20,7 @@ const DOCKERIGNORE: &str = ".dockerignore";
 pub(super) fn find_unused_sources(tree: &SourceTree) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let sent = tree.text(DOCKERIGNORE)?;
-    for Package { folder: package, roots, untested } in packages(tree)? {
+    for Package { folder: package, roots, untested } in read_packages(tree)? {
         let package_path = tree.relative_path(&package);
         if !is_sent(&sent, package_path) {
             found.push(format!(
@@ -61,7 +61,7 @@ struct Package {
     untested: Vec<PathBuf>,
 }
 
-fn packages(tree: &SourceTree) -> Result<Vec<Package>> {
+fn read_packages(tree: &SourceTree) -> Result<Vec<Package>> {
     let mut found = Vec::new();
     let folders = tree.package_folders().map(Path::to_owned);
     for (package, folder) in packages::json_list(&tree.metadata, "packages").iter().zip(folders) {

@@ -35,7 +35,7 @@ pub(super) fn find_import_cycles(tree: &SourceTree) -> Result<Vec<String>> {
         for root in roots {
             components.extend(cyclic_imports(tree, &root)?);
         }
-        found.extend(problem(&package, &components, tree));
+        found.extend(describe_cycles(&package, &components, tree));
     }
     Ok(found)
 }
@@ -60,7 +60,7 @@ fn cyclic_imports(tree: &SourceTree, root: &Path) -> Result<Vec<Imports>> {
 }
 
 /// The text for a package with cycles, with one cycle of each group.
-fn problem(package: &str, components: &[Imports], tree: &SourceTree) -> Option<String> {
+fn describe_cycles(package: &str, components: &[Imports], tree: &SourceTree) -> Option<String> {
     if components.is_empty() {
         return None;
     }

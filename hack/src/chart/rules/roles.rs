@@ -373,7 +373,7 @@ fn expected_parts(variant: &Variant, kind: &str, name: &str) -> Vec<(bool, Grant
 }
 
 /// The expected grants of the role with this kind and name.
-fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTreeSet<String>> {
+fn expected_grants(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTreeSet<String>> {
     let parts = expected_parts(variant, kind, name);
     let mut granted: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut add = |resource: String, verbs: &str| {
@@ -401,7 +401,7 @@ pub(super) fn check_role(variant: &Variant, role: &Value) -> Vec<String> {
             .map(|(resource, verbs)| ((*resource).to_owned(), BTreeSet::from([(*verbs).to_owned()])))
             .collect()
     } else {
-        expected(variant, text_at(role, "kind"), object_name(role))
+        expected_grants(variant, text_at(role, "kind"), object_name(role))
     };
     let granted = role_grants(role);
     let nothing = BTreeSet::new();

@@ -5,7 +5,7 @@ use rstest::rstest;
 
 use super::super::sources::SourceTree;
 use super::graph::Imports;
-use super::{cycles, cyclic_imports, problem, roots};
+use super::{cycles, cyclic_imports, describe_cycles, roots};
 
 /// The groups of files with cycles in a crate with these files.
 fn components(files: &[(&str, &str)]) -> (tempfile::TempDir, Vec<Imports>) {
@@ -149,7 +149,7 @@ fn the_shortest_cycle_of_a_group_is_named() {
     ];
     let (folder, found) = components(&files);
     assert_eq!(names(folder.path(), cycles::shortest_cycle(&found[0])), ["c.rs", "d.rs"]);
-    let text = problem("p", &found, &SourceTree::below(folder.path())).unwrap();
+    let text = describe_cycles("p", &found, &SourceTree::below(folder.path())).unwrap();
     assert!(text.starts_with("p: 4 files are in import cycles"), "{text}");
     assert!(
         text.contains("c.rs imports d.rs (crate::d::D)\n      d.rs imports c.rs (crate::c::C)"),
@@ -161,7 +161,7 @@ fn the_shortest_cycle_of_a_group_is_named() {
 fn a_package_without_cycles_has_no_problem() {
     let (folder, found) =
         components(&[("lib.rs", "mod a;\nmod b;"), ("a.rs", "use crate::b::B;"), ("b.rs", "pub struct B;")]);
-    assert_eq!(problem("p", &found, &SourceTree::below(folder.path())), None);
+    assert_eq!(describe_cycles("p", &found, &SourceTree::below(folder.path())), None);
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub(super) fn extract_prose(
 ) -> Result<String> {
     Ok(match syntax {
         Syntax::Markdown => without_code(text),
-        Syntax::Rust => without_code(&comments(text, read_tokens()?)?),
+        Syntax::Rust => without_code(&extract_comments(text, read_tokens()?)?),
         Syntax::Plain => {
             let lines: Vec<String> = text.lines().map(|line| without_spans(line, &mut false)).collect();
             lines.join("\n")
@@ -85,7 +85,7 @@ fn without_spans(line: &str, in_span: &mut bool) -> String {
 ///
 /// # Errors
 /// A token ends within a letter.
-fn comments(text: &str, tokens: TokenStream) -> Result<String> {
+fn extract_comments(text: &str, tokens: TokenStream) -> Result<String> {
     let mut comments = text.as_bytes().to_vec();
     hide_tokens(tokens, text, &mut comments);
     let comments = String::from_utf8(comments).context("a token ends within a letter")?;

@@ -36,7 +36,7 @@ async fn main() -> ExitCode {
         .with_writer(move || log.clone())
         .init();
     let once = std::env::var("ONCE").is_ok_and(|once| !once.is_empty() && once != "0");
-    let shown = async { demo(platform()?, once, &screen).await };
+    let shown = async { run_demo(platform()?, once, &screen).await };
     match shown.await {
         Ok(last_line) => {
             screen.lock().print_line(&last_line);
@@ -59,7 +59,7 @@ fn platform() -> anyhow::Result<TestedPlatform> {
 }
 
 /// Returns the last line of output, a summary.
-async fn demo(platform: TestedPlatform, once: bool, screen: &SharedScreen) -> anyhow::Result<String> {
+async fn run_demo(platform: TestedPlatform, once: bool, screen: &SharedScreen) -> anyhow::Result<String> {
     screen.lock().print_line(
         "vmpool demo: a real control plane, a simulated platform and our programs, all on this machine.",
     );

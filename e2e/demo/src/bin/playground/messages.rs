@@ -20,14 +20,14 @@ What to try:
 Logs are in {}. `{}` ends it.",
         place.kubeconfig().display(),
         place.programs().display(),
-        ideas(place.kind(), ready.has_kubevirt),
+        commands_to_try(place.kind(), ready.has_kubevirt),
         place.cluster().display(),
         place.kind().target("down"),
     );
 }
 
 /// Commands to try, one on each line.
-fn ideas(kind: PlaygroundKind, has_kubevirt: bool) -> &'static str {
+fn commands_to_try(kind: PlaygroundKind, has_kubevirt: bool) -> &'static str {
     match kind {
         PlaygroundKind::Loopback if has_kubevirt => IDEAS_ALL,
         PlaygroundKind::Loopback => IDEAS_DVP,
