@@ -91,6 +91,9 @@ pub(crate) async fn report_pass<P: Platform>(
         }
         Err(error) if error.is_gone() => None,
         Err(error) => {
+            if matches!(error, WriteError::Unconfirmed(_)) {
+                state.status_conflict.lost_response(uptime);
+            }
             tracing::warn!(%error, "the status was not written");
             Some(context.settings.status_interval)
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use vmpool_engine::condition::StatusCondition;
 use vmpool_engine::failure::{FailureReason, PoolFailure};
+use vmpool_engine::ledger::REQUEST_TIMEOUT;
 use vmpool_engine::model::PublishedStatus;
 
 /// Number of overwrites within [`WINDOW`] that count as a conflict.
@@ -14,6 +15,9 @@ const TIMES: usize = 3;
 const WINDOW: Duration = Duration::from_mins(5);
 /// Time without an overwrite after which the conflict ends.
 const QUIET: Duration = Duration::from_mins(3);
+/// How long a status write of this program may take effect after its response was lost: the limit of a request
+/// at the API server.
+const LATE: Duration = REQUEST_TIMEOUT;
 /// Minimum time between two writes of the status during a conflict.
 pub(crate) const INTERVAL: Duration = Duration::from_mins(1);
 
@@ -24,6 +28,9 @@ pub(crate) struct StatusConflict {
     written: Option<(PublishedStatus, u64)>,
     /// Uptimes of the overwrites.
     overwritten: VecDeque<Duration>,
+    /// Uptimes of the writes of this program that may still take effect: each explains one overwrite. `None`
+    /// before the first pass of a leadership.
+    unconfirmed: Option<VecDeque<Duration>>,
     active: bool,
 }
 
@@ -33,12 +40,26 @@ impl StatusConflict {
         self.written = Some((became.clone(), version));
     }
 
+    /// Records a write whose response was lost: it may have taken effect, or may do so later.
+    pub(crate) fn lost_response(&mut self, uptime: Duration) {
+        self.unconfirmed.get_or_insert_default().push_back(uptime);
+    }
+
     /// Checks whether another client has overwritten the last written status.
+    ///
+    /// A write of this program is no other client's: neither one whose response was lost, nor one that the
+    /// earlier leader sent before it lost the lease.
     pub(crate) fn observe(&mut self, published: &PublishedStatus, version: u64, uptime: Duration) {
         while self.overwritten.front().is_some_and(|then| uptime.saturating_sub(*then) >= WINDOW) {
             self.overwritten.pop_front();
         }
-        if self.written.take_if(|(became, since)| version > *since && !is_same(became, published)).is_some() {
+        let unconfirmed = self.unconfirmed.get_or_insert_with(|| VecDeque::from([uptime]));
+        while unconfirmed.front().is_some_and(|sent| uptime.saturating_sub(*sent) >= LATE) {
+            unconfirmed.pop_front();
+        }
+        let is_overwritten =
+            self.written.take_if(|(became, since)| version > *since && !is_same(became, published)).is_some();
+        if is_overwritten && unconfirmed.pop_front().is_none() {
             self.overwritten.push_back(uptime);
         }
         let is_quiet = self.remaining(uptime).is_none();
