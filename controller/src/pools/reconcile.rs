@@ -49,7 +49,7 @@ pub(crate) async fn reconcile_pool<P: Platform>(context: &PoolContext<P>, key: &
         context.states.lock().remove(key);
         context.pool_counts.forget(key);
         context.images.forget(key);
-        context.class_slots.release(key, context.leader.env.uptime());
+        context.class_slots.forget(key, context.leader.env.uptime());
         let again = orphans::release_pool_orphans(context, key).await;
         context.metrics.passes.ended(PassResult::Gone);
         return again.map_or(Requeue::Never, Requeue::After).into();
@@ -182,7 +182,7 @@ async fn publish_pass_result<P: Platform>(
     let disks = disk_counts(snapshot, &pool.facts);
     let names = CachedNames { context, namespace: &pool.facts.namespace };
     let failure = combine_failures(state.status_conflict.failure(), state.memory.failure(), plan_failure);
-    let (status, detached, problem, availability, provisioning, limit) = {
+    let (status, detached, problem, availability, provisioning) = {
         let settings = context.settings.of_plans();
         let observed = ObservedPool::new(snapshot, &pool.facts, &[], settings, &state.memory, &names);
         let availability = Availability::of(&observed);
@@ -191,16 +191,17 @@ async fn publish_pass_result<P: Platform>(
             find_detached_disks(&observed),
             first_start_problem(&observed),
             availability,
-            count_provisioning(&observed),
-            DelayingLimit::from(delaying_limit(&observed)),
+            settings
+                .limits_provisioning
+                .then(|| (count_provisioning(&observed), DelayingLimit::from(delaying_limit(&observed)))),
         )
     };
     applied.events.extend(detached_disk_events(&pool.facts, detached, &mut state.announced));
     let problem = problem.filter(|_| status.summary.ready < pool.facts.desired);
     applied.events.extend(problem_event(&pool.facts, problem, &mut state.announced));
     let mut facts = PoolReport::served(&pool.facts, &status, terminating, availability, disks, &state.memory);
-    if context.settings.limits_provisioning {
-        facts = facts.with_provisioning(provisioning, limit);
+    if let Some((machines, limit)) = provisioning {
+        facts = facts.with_provisioning(machines, limit);
     }
     context.pool_counts.record(&PoolKey::of(&pool.facts), facts);
     applied.events.extend(unresolved_event(&pool.facts, &mut state.announced));

@@ -86,11 +86,21 @@ impl SharedClassSlots {
         got
     }
 
-    /// Gives back the slots of a pool that creates nothing although it got them, or that is gone.
-    pub(crate) fn release(&self, pool: &PoolKey, uptime: Duration) {
+    /// Gives back the slots that a pool got and cannot use.
+    pub(crate) fn withdraw(&self, pool: &PoolKey, uptime: Duration) {
+        self.change(uptime, |slots| slots.withdraw(&place_of(pool)));
+    }
+
+    /// Removes a pool that is gone.
+    pub(crate) fn forget(&self, pool: &PoolKey, uptime: Duration) {
+        self.change(uptime, |slots| slots.forget(&place_of(pool)));
+    }
+
+    /// Changes the slots, and wakes the pools for which some are free then.
+    fn change(&self, uptime: Duration, change: impl FnOnce(&mut StorageClassLimit)) {
         let Some(slots) = &self.slots else { return };
         let mut slots = slots.lock();
-        slots.forget(&place_of(pool));
+        change(&mut slots);
         let next = slots.wake_next(uptime);
         drop(slots);
         self.wake(next.into_iter());
@@ -150,7 +160,7 @@ mod tests {
         slots.count_once("dvp", || vec![request(&holder, 1, 0)]);
         slots.count_once("dvp", || unreachable!("they were counted"));
         assert_eq!(slots.request(request(&other, 0, 1), Duration::ZERO).unwrap().free, 0);
-        slots.release(&holder, Duration::ZERO);
+        slots.forget(&holder, Duration::ZERO);
         assert_eq!(slots.request(request(&other, 0, 1), Duration::ZERO), None);
     }
 

@@ -139,6 +139,13 @@ impl StorageClassLimit {
         (pool.used_until, pool.reserved) = (used_until, 0);
     }
 
+    /// Gives back the reserved slots of a pool, which does not wait for more. Its machines keep theirs.
+    pub fn withdraw(&mut self, place: &PoolPlace) {
+        if let Some(pool) = self.pools.get_mut(place) {
+            (pool.reserved, pool.wanted, pool.waits_since) = (0, 0, None);
+        }
+    }
+
     /// Removes a pool.
     pub fn forget(&mut self, place: &PoolPlace) {
         self.pools.remove(place);

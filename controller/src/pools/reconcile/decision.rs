@@ -131,7 +131,7 @@ pub(super) async fn observe_and_plan<P: Platform>(
             withhold_unresolved(context, &pool, state, &mut plan, &templates);
             if state.unresolved.is_some() {
                 // The pool would keep slots from others that it cannot use.
-                context.class_slots.release(&PoolKey::of(&pool.facts), context.leader.env.uptime());
+                context.class_slots.withdraw(&PoolKey::of(&pool.facts), context.leader.env.uptime());
             }
             return Ok(PassDecision { pool, snapshot, plan, templates, events });
         }

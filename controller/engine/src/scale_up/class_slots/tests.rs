@@ -111,6 +111,18 @@ fn a_pool_that_does_not_ask_again_keeps_no_slot_from_others() {
     assert_eq!(limit.request(&other, 1, NOW + ASK_AGE), None);
 }
 
+#[test]
+fn a_pool_that_cannot_use_its_slots_gives_them_back_and_its_machines_keep_theirs() {
+    let mut limit = StorageClassLimit::new(2);
+    let (stuck, other) = (place("team", "a"), place("team", "b"));
+    observe(&mut limit, &stuck, "fast", 1);
+    observe(&mut limit, &other, "fast", 0);
+    assert_eq!(granted(&mut limit, &stuck, 1), 1);
+    assert_eq!(granted(&mut limit, &other, 2), 0);
+    limit.withdraw(&stuck);
+    assert_eq!(granted(&mut limit, &other, 2), 1);
+}
+
 proptest! {
     /// However pools ask, no class has more reserved and used slots than the limit, and no slot stays free
     /// while a pool that asks lacks one.
