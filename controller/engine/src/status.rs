@@ -31,7 +31,7 @@ use counts::MachineCounts;
 pub use detached::{DetachedDiskLink, DetachedDiskReport, find_detached_disks};
 pub use phase::PoolPhase;
 pub use problem::{StartProblem, first_start_problem, machine_waiting_for_storage};
-pub use provisioning::delaying_limit;
+pub use provisioning::find_delaying_limit;
 use text::{join_message_parts, machine_count_text, verb_for_count};
 
 /// The status of a pool.

@@ -4,7 +4,7 @@
 use vmpool_engine::model::Owner;
 use vmpool_engine::plan::PoolSnapshot;
 use vmpool_engine::scale_up::class_slots::ClassSlots;
-use vmpool_engine::scale_up::provisioning::{count_fresh_creates, slot_end, slot_ends};
+use vmpool_engine::scale_up::provisioning::{count_fresh_creates, find_slot_end, list_slot_ends};
 use vmpool_engine::{ObservedPool, Plan};
 use vmpool_platforms::Platform;
 
@@ -35,7 +35,7 @@ fn count_slots<P: Platform>(context: &PoolContext<P>, key: PoolKey) -> Option<Sl
         let owner = machine.owner.as_deref().and_then(Owner::as_pool);
         owner.is_some_and(|pool| pool.uid == key.uid)
     });
-    let used_until = owned.filter_map(|machine| slot_end(&machine, now, uptime)).collect();
+    let used_until = owned.filter_map(|machine| find_slot_end(&machine, now, uptime)).collect();
     Some(SlotRequest { pool: key, classes, used_until, wanted: 0 })
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn request_slots<P: Platform>(
     let request = SlotRequest {
         pool: PoolKey::of(facts),
         classes: facts.storage_classes.clone(),
-        used_until: slot_ends(&observed),
+        used_until: list_slot_ends(&observed),
         wanted: count_fresh_creates(&observed, plan),
     };
     context.class_slots.request(request, context.leader.env.uptime())

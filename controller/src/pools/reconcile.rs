@@ -15,7 +15,7 @@ use tracing::Instrument;
 use vmpool_engine::failure::PoolFailure;
 use vmpool_engine::plan::PoolSnapshot;
 use vmpool_engine::scale_up::provisioning::count_provisioning;
-use vmpool_engine::status::{Availability, delaying_limit, find_detached_disks, first_start_problem};
+use vmpool_engine::status::{Availability, find_delaying_limit, find_detached_disks, first_start_problem};
 use vmpool_engine::{ObservedPool, Plan, Pool, compute_status};
 use vmpool_kit::object::object_version;
 use vmpool_kit::passes::PassEnd;
@@ -191,9 +191,9 @@ async fn publish_pass_result<P: Platform>(
             find_detached_disks(&observed),
             first_start_problem(&observed),
             availability,
-            settings
-                .limits_provisioning
-                .then(|| (count_provisioning(&observed), DelayingLimit::from(delaying_limit(&observed)))),
+            settings.limits_provisioning.then(|| {
+                (count_provisioning(&observed), DelayingLimit::from(find_delaying_limit(&observed)))
+            }),
         )
     };
     applied.events.extend(detached_disk_events(&pool.facts, detached, &mut state.announced));

@@ -68,7 +68,7 @@ impl SharedClassSlots {
         }
         let mut slots = slots.lock();
         for SlotRequest { pool, classes, used_until, .. } in count() {
-            slots.observe(&place_of(&pool), &classes, used_until);
+            slots.observe(&locate_pool(&pool), &classes, used_until);
         }
     }
 
@@ -77,7 +77,7 @@ impl SharedClassSlots {
     pub(crate) fn request(&self, request: SlotRequest, uptime: Duration) -> Option<ClassSlots> {
         let SlotRequest { pool, classes, used_until, wanted } = request;
         let mut slots = self.slots.as_ref()?.lock();
-        let place = place_of(&pool);
+        let place = locate_pool(&pool);
         slots.observe(&place, &classes, used_until);
         let got = slots.request(&place, wanted, uptime);
         let next = slots.wake_next(uptime);
@@ -88,12 +88,12 @@ impl SharedClassSlots {
 
     /// Gives back the slots that a pool got and cannot use.
     pub(crate) fn withdraw(&self, pool: &PoolKey, uptime: Duration) {
-        self.change(uptime, |slots| slots.withdraw(&place_of(pool)));
+        self.change(uptime, |slots| slots.withdraw(&locate_pool(pool)));
     }
 
     /// Removes a pool that is gone.
     pub(crate) fn forget(&self, pool: &PoolKey, uptime: Duration) {
-        self.change(uptime, |slots| slots.forget(&place_of(pool)));
+        self.change(uptime, |slots| slots.forget(&locate_pool(pool)));
     }
 
     /// Changes the slots, and wakes the pools for which some are free then.
@@ -115,7 +115,7 @@ impl SharedClassSlots {
     }
 }
 
-fn place_of(pool: &PoolKey) -> PoolPlace {
+fn locate_pool(pool: &PoolKey) -> PoolPlace {
     PoolPlace { namespace: pool.namespace.clone(), uid: pool.uid.clone() }
 }
 

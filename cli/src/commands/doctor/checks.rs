@@ -131,14 +131,14 @@ async fn check_pools<P: ClientPlatform>(cluster: &UserClusterClient) -> CheckFin
     };
     let bad: Vec<String> = pools.iter().filter_map(pool_problem::<P>).collect();
     if bad.is_empty() {
-        let what = describe_good_pools(pools.len(), &limited_pools::<P>(&pools));
+        let what = describe_good_pools(pools.len(), &list_limited_pools::<P>(&pools));
         return CheckFinding::new(&check, CheckVerdict::Ok, what, "");
     }
     CheckFinding::new(&check, CheckVerdict::Warning, bad.join("; "), "run `kubectl vmpool status POOL`")
 }
 
 /// The names of the pools whose creates a limit on provisioning delays.
-fn limited_pools<P: ClientPlatform>(pools: &[Value]) -> Vec<String> {
+fn list_limited_pools<P: ClientPlatform>(pools: &[Value]) -> Vec<String> {
     let pools = pools.iter().filter_map(|pool| Some(decode_pool::<P>(pool).ok()?.1));
     let is_limited = |pool: &ParsedPool| {
         let mut conditions = pool.published.conditions.iter();

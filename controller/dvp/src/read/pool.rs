@@ -12,7 +12,7 @@ use vmpool_engine::model::{ObjectId, PoolDiskTemplate, PublishedStatus, ScaleDow
 use vmpool_engine::protection;
 use vmpool_engine::revisions::{Fingerprint, RevisionId};
 use vmpool_engine::scale_down::removal::RemovalRecord;
-use vmpool_engine::scale_up::class_slots::distinct_classes;
+use vmpool_engine::scale_up::class_slots::list_distinct_classes;
 use vmpool_engine::scale_up::provisioning_limit::read_max_provisioning;
 use vmpool_engine::status::StatusSummary;
 use vmpool_engine::{ParsedPool, Pool};
@@ -156,7 +156,7 @@ fn read_storage_classes(spec: &DvpPoolSpec) -> Arc<[Arc<str>]> {
         let name = template.spec.pointer("/persistentVolumeClaim/storageClassName");
         limits::clip_name(name.and_then(Value::as_str).unwrap_or_default()).to_owned()
     };
-    distinct_classes(spec.virtual_disk_templates.iter().map(class))
+    list_distinct_classes(spec.virtual_disk_templates.iter().map(class))
 }
 
 /// Errors of the templates that prevent the creation of machines. The schema of vmpool rejects all of them.

@@ -25,7 +25,7 @@ const ASK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The storage classes of a pool, from those of its templates of disks: each once, and the empty name for a
 /// pool without templates.
-pub fn distinct_classes(of_templates: impl Iterator<Item = String>) -> Arc<[Arc<str>]> {
+pub fn list_distinct_classes(of_templates: impl Iterator<Item = String>) -> Arc<[Arc<str>]> {
     let classes: BTreeSet<String> = of_templates.collect();
     if classes.is_empty() {
         return Arc::from([Arc::from("")]);

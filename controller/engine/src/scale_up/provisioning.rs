@@ -45,7 +45,7 @@ fn start_time_left(observed: &ObservedPool<'_>, machine: &Machine) -> Option<Dur
 }
 
 /// The machines of the pool that provision, each with the time until it no longer counts.
-pub fn provisioning_machines<'a>(
+pub fn list_provisioning_machines<'a>(
     observed: &'a ObservedPool<'_>,
 ) -> impl Iterator<Item = (&'a Arc<Machine>, Duration)> {
     let waiting = observed.pool_machines().filter(|machine| has_not_started(observed, machine));
@@ -54,11 +54,11 @@ pub fn provisioning_machines<'a>(
 
 /// Number of machines of the pool that provision, with unconfirmed creates.
 pub fn count_provisioning(observed: &ObservedPool<'_>) -> usize {
-    provisioning_machines(observed).count() + observed.unconfirmed_creates.len()
+    list_provisioning_machines(observed).count() + observed.unconfirmed_creates.len()
 }
 
 /// The uptime at which a machine no longer uses slots of its storage classes; `None` if it uses none.
-pub fn slot_end(machine: &Machine, now: Timestamp, uptime: Duration) -> Option<Duration> {
+pub fn find_slot_end(machine: &Machine, now: Timestamp, uptime: Duration) -> Option<Duration> {
     let is_starting = !machine.terminating
         && !machine.runs()
         && !machine.been_ready
@@ -70,15 +70,17 @@ pub fn slot_end(machine: &Machine, now: Timestamp, uptime: Duration) -> Option<D
 
 /// The uptimes at which machines of the pool no longer use slots of its storage classes, with unconfirmed
 /// creates.
-pub fn slot_ends(observed: &ObservedPool<'_>) -> Vec<Duration> {
+pub fn list_slot_ends(observed: &ObservedPool<'_>) -> Vec<Duration> {
     let confirmed =
-        observed.pool_machines().filter_map(|machine| slot_end(machine, observed.now, observed.uptime));
+        observed.pool_machines().filter_map(|machine| find_slot_end(machine, observed.now, observed.uptime));
     let unconfirmed = observed.unconfirmed_creates.iter().map(|create| create.since + SLOT_AGE);
     confirmed.chain(unconfirmed).collect()
 }
 
 /// The machines of the pool that are older than [`START_TIMEOUT`] and have not been ready.
-pub(crate) fn overdue_machines<'a>(observed: &'a ObservedPool<'_>) -> impl Iterator<Item = &'a Arc<Machine>> {
+pub(crate) fn list_overdue_machines<'a>(
+    observed: &'a ObservedPool<'_>,
+) -> impl Iterator<Item = &'a Arc<Machine>> {
     let waiting = observed.pool_machines().filter(|machine| has_not_started(observed, machine));
     waiting.filter(|machine| start_time_left(observed, machine).is_none())
 }
@@ -128,7 +130,7 @@ fn limit_in_pool(
 ) -> ProvisioningRoom {
     let Some(limit) = observed.provisioning_limit() else { return ProvisioningRoom::UNLIMITED };
     let (mut confirmed, mut next) = (0, None);
-    for (_, left) in provisioning_machines(observed) {
+    for (_, left) in list_provisioning_machines(observed) {
         confirmed += 1;
         next = Some(next.map_or(left, |sooner: Duration| sooner.min(left)));
     }
@@ -163,7 +165,7 @@ pub(super) fn await_start_timeout(observed: &ObservedPool<'_>, plan: &mut Plan) 
     if observed.provisioning_limit().is_none() {
         return;
     }
-    if let Some(left) = provisioning_machines(observed).map(|(_, left)| left).min() {
+    if let Some(left) = list_provisioning_machines(observed).map(|(_, left)| left).min() {
         plan.requeue_in(left);
     }
 }

@@ -5,10 +5,10 @@ use super::text::list_some_names;
 use crate::condition::{ComputedCondition, ConditionReason, ConditionType};
 use crate::plan::observed::{ObservedPool, START_TIMEOUT};
 use crate::plan::{Blocker, LimitedProvisioning, ProvisioningScope};
-use crate::scale_up::provisioning::overdue_machines;
+use crate::scale_up::provisioning::list_overdue_machines;
 
 /// The limit that delays creates, as of the last plan.
-pub fn delaying_limit<'a>(observed: &'a ObservedPool<'_>) -> Option<&'a LimitedProvisioning> {
+pub fn find_delaying_limit<'a>(observed: &'a ObservedPool<'_>) -> Option<&'a LimitedProvisioning> {
     let mut blockers = observed.memory.blockers.iter();
     blockers.find_map(|blocker| match blocker {
         Blocker::Provisioning(limited) => Some(limited),
@@ -18,7 +18,7 @@ pub fn delaying_limit<'a>(observed: &'a ObservedPool<'_>) -> Option<&'a LimitedP
 
 /// The condition about the limit; `None` if none delays creates.
 pub(super) fn provisioning_limited_condition(observed: &ObservedPool<'_>) -> Option<ComputedCondition> {
-    let limited = delaying_limit(observed).filter(|_| !observed.pool.paused)?;
+    let limited = find_delaying_limit(observed).filter(|_| !observed.pool.paused)?;
     Some(ComputedCondition {
         kind: ConditionType::ProvisioningLimited,
         holds: true,
@@ -33,7 +33,7 @@ pub(super) fn provisioning_limited_condition(observed: &ObservedPool<'_>) -> Opt
 /// The condition about machines that no longer count; `None` if there are none, or without a limit.
 pub(super) fn start_overdue_condition(observed: &ObservedPool<'_>) -> Option<ComputedCondition> {
     observed.provisioning_limit()?;
-    let names: Vec<&str> = overdue_machines(observed).map(|machine| &*machine.id.name).collect();
+    let names: Vec<&str> = list_overdue_machines(observed).map(|machine| &*machine.id.name).collect();
     if names.is_empty() {
         return None;
     }

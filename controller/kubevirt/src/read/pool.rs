@@ -6,7 +6,7 @@ use serde_json::Value;
 use vmpool_api::kubevirt::values::StatePreservation;
 use vmpool_engine::limits;
 use vmpool_engine::model::{DisruptionBudget, ObjectId, StorageTemplate};
-use vmpool_engine::scale_up::class_slots::distinct_classes;
+use vmpool_engine::scale_up::class_slots::list_distinct_classes;
 use vmpool_engine::scale_up::provisioning_limit::MAX_PROVISIONING_FIELD;
 
 use super::super::history_limit;
@@ -173,7 +173,7 @@ fn read_storage_classes(template: &Value) -> Arc<[Arc<str>]> {
         let names = ["storage", "pvc"].map(|kind| spec[kind]["storageClassName"].as_str());
         limits::clip_name(names.into_iter().flatten().next().unwrap_or_default()).to_owned()
     };
-    distinct_classes(templates.map(class))
+    list_distinct_classes(templates.map(class))
 }
 
 /// Errors of the spec that prevent the creation of machines. The admission rules and the schema reject all of

@@ -160,7 +160,7 @@ proptest! {
         let snapshot = world.snapshot();
         let observed = world.observed(&snapshot);
         let plan = crate::plan_pass(&observed);
-        let confirmed = provisioning_machines(&observed).count();
+        let confirmed = list_provisioning_machines(&observed).count();
         let created = created_machines(&plan).len();
         prop_assert!(created == 0 || confirmed + created <= limit);
         let fresh = count_fresh_creates(&observed, &plan);
