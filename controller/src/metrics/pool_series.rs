@@ -228,8 +228,8 @@ impl PoolSeriesGauges {
                 let labels = PoolBlockedLabels { namespace, pool, platform, reason };
                 self.blocked.get_or_create(&labels).set(gauge_value(count));
             }
-            let provisioning = numbers.provisioning.map(|counts| DelayingLimit::ALL.into_iter().zip(counts));
-            for (limit, count) in provisioning.into_iter().flatten() {
+            let provisioning = numbers.provisioning.map(|counts| DelayingLimit::ALL.iter().zip(counts));
+            for (&limit, count) in provisioning.into_iter().flatten() {
                 let (namespace, pool, platform) = (namespace.clone(), pool.clone(), platform.clone());
                 let labels = PoolProvisioningLabels { namespace, pool, platform, limit };
                 self.provisioning.get_or_create(&labels).set(gauge_value(count));

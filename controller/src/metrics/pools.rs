@@ -141,7 +141,8 @@ impl PoolReport {
 impl PoolReport {
     /// The same report with the number of machines that provision, and the limit that delays further ones.
     pub(crate) fn with_provisioning(self, machines: usize, limit: DelayingLimit) -> Self {
-        let counts = DelayingLimit::ALL.map(|known| if known == limit { machines } else { 0 });
+        let mut counts = [0; DelayingLimit::ALL.len()];
+        counts[limit as usize] = machines;
         Self { provisioning: Some(counts), ..self }
     }
 
