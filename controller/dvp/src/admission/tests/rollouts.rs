@@ -131,7 +131,7 @@ fn durations_are_compared_by_their_length(#[case] field: &str, #[case] annotatio
 #[case::more_than_all(json!("101%"), false)]
 fn the_limit_on_provisioning_is_a_share(#[case] value: Value, #[case] allowed: bool) {
     let limited = with(pool(), "/spec/maxProvisioning", value);
-    let expected = if allowed { vec![] } else { vec![Rule::MaxProvisioning] };
+    let expected = (!allowed).then_some(Rule::MaxProvisioning);
     assert_eq!(refused(&World::complete().create(&limited)), expected);
 }
 

@@ -46,7 +46,7 @@ fn odd_values() -> Vec<Value> {
 }
 
 /// Settings with which the pool has the desired number of machines for any value.
-const SETTINGS: [&str; 11] = [
+const SETTINGS: [&str; 10] = [
     "/spec/scaleDownPolicy",
     "/spec/rollout",
     "/spec/rollout/paused",
@@ -54,7 +54,6 @@ const SETTINGS: [&str; 11] = [
     "/spec/rollout/revision",
     "/spec/revisionHistoryLimit",
     "/spec/maxProtection",
-    "/spec/maxProvisioning",
     "/spec/virtualDiskTemplates/0/reclaim/keep",
     "/spec/virtualDiskTemplates/0/reclaim/ttl",
     "/spec/virtualDiskTemplates/0/spec/persistentVolumeClaim/size",
@@ -64,9 +63,10 @@ const ANNOTATIONS: [&str; 5] =
     ["rollout-paused", "rollout-max-unavailable", "rollout-revision", "revision-history-limit", "names"];
 /// Fields that determine whether the pool can have machines and how many, and fields that other clients
 /// write.
-const OTHERS: [&str; 12] = [
+const OTHERS: [&str; 13] = [
     "/spec",
     "/spec/replicas",
+    "/spec/maxProvisioning",
     "/spec/virtualMachineTemplate",
     "/spec/virtualMachineTemplate/metadata",
     "/spec/virtualMachineTemplate/spec",
