@@ -21,6 +21,7 @@ use crate::metrics::{ControllerMetrics, WriteKind};
 use crate::platform_state::{PlatformStates, ShownState};
 use crate::pools::context::PoolContext;
 use crate::pools::preserved::PreservedStorage;
+use crate::pools::shared_slots::SharedClassSlots;
 use crate::pools::sources::Sources;
 use crate::settings::ControllerSettings;
 
@@ -106,6 +107,8 @@ pub(crate) struct LeadershipResources {
     preserved: Arc<PreservedStorage>,
     /// Whether the disk images that templates name are ready.
     image_gate: ImageGate,
+    /// The limit on provisioning of each storage class.
+    class_slots: Arc<SharedClassSlots>,
 }
 
 impl LeadershipResources {
@@ -124,6 +127,7 @@ impl LeadershipResources {
         let sender = env.spawn("events", send_events);
         let image_gate =
             if dependencies.images.is_some() { ImageGate::unknown() } else { ImageGate::default() };
+        let class_slots = Arc::new(SharedClassSlots::new(settings.max_provisioning_per_class));
         let shared = Self {
             dependencies,
             writer,
@@ -133,6 +137,7 @@ impl LeadershipResources {
             sources: Arc::default(),
             preserved: Arc::default(),
             image_gate,
+            class_slots,
         };
         (shared, sender)
     }
@@ -192,6 +197,7 @@ impl LeadershipResources {
             self.image_gate.clone(),
             self.settings(),
             self.metrics().clone(),
+            self.class_slots.clone(),
         )
     }
 

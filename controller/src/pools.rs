@@ -2,11 +2,12 @@
 //!
 //! Layers, from the lowest:
 //!
-//! 1. `announced_problems`, `definitions`, `pool_key`, `seen_facts`, `status_conflict`;
+//! 1. `announced_problems`, `definitions`, `pool_key`, `seen_facts`, `status_conflict`,
+//!    then `shared_slots`;
 //! 2. `cache`, then `cache_sink`;
 //! 3. `events`, `pool_entry`, the data of `revisions`, `sources`, `preserved`;
 //! 4. `kstatus_conditions`, `context`: the state that all passes share;
-//! 5. `live` (reads from the API server), the functions of `revisions`, `watches`;
+//! 5. `live` (reads from the API server), the functions of `revisions`, `watches`, `class_slots`;
 //! 6. the steps of a pass: `observe`, then `apply`, then `report`;
 //! 7. `reconcile`: a pass; `preview`: its plan without writes;
 //! 8. `lead`, `other_controller`, `source_watches`, `preserved_watches`, `release`,
@@ -16,6 +17,7 @@ pub(crate) mod announced_problems;
 pub(crate) mod apply;
 pub(crate) mod cache;
 pub(crate) mod cache_sink;
+pub(crate) mod class_slots;
 pub(crate) mod context;
 pub(crate) mod definitions;
 pub(crate) mod events;
@@ -38,6 +40,7 @@ pub(crate) mod report;
 pub(crate) mod revisions;
 pub(crate) mod seen_facts;
 pub(crate) mod served;
+pub(crate) mod shared_slots;
 pub(crate) mod source_watches;
 pub(crate) mod sources;
 pub(crate) mod status_conflict;

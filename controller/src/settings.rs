@@ -43,6 +43,11 @@ pub struct ControllerSettings {
     pub status_interval: Duration,
     /// Maximum time between two passes of a pool.
     pub resync: Duration,
+    /// Whether pools can limit how many of their machines provision at the same time.
+    pub limits_provisioning: bool,
+    /// Maximum number of machines with disks of one storage class that provision at the same time, over all
+    /// pools; 0 for no limit.
+    pub max_provisioning_per_class: usize,
     /// Maximum number of pools with metrics of their own. The others are summed.
     pub max_pool_series: usize,
     /// Whether KubeVirt pools have metrics under the names of KubeVirt, too.
@@ -63,6 +68,7 @@ impl ControllerSettings {
         plan::PlanSettings {
             collection_grace: self.collection_grace,
             reservation_timeout: self.reservation_timeout,
+            limits_provisioning: self.limits_provisioning,
         }
     }
 }
@@ -89,6 +95,8 @@ impl Default for ControllerSettings {
             collection_grace: COLLECTION_GRACE,
             status_interval: Duration::from_secs(1),
             resync: Duration::from_mins(10),
+            limits_provisioning: false,
+            max_provisioning_per_class: 0,
             max_pool_series: 1000,
             kubevirt_metrics: false,
             kubevirt_conditions: KubevirtConditions::Auto,

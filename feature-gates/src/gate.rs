@@ -36,6 +36,8 @@ pub enum Feature {
     DiskImages,
     /// The wrapper of a machine.
     MachineWrapper,
+    /// Limits on machines that have not been ready yet.
+    ProvisioningLimit,
 }
 
 impl Feature {
@@ -45,6 +47,7 @@ impl Feature {
             Self::VirtualMachinePool => "VirtualMachinePool",
             Self::DiskImages => "DiskImages",
             Self::MachineWrapper => "MachineWrapper",
+            Self::ProvisioningLimit => "ProvisioningLimit",
         }
     }
 }
@@ -82,6 +85,10 @@ pub const KNOWN: &[Gate] = &[
     alpha_gate(
         Feature::MachineWrapper,
         "The controller of wrappers, which create a machine after its disk image is ready; requires DiskImages",
+    ),
+    alpha_gate(
+        Feature::ProvisioningLimit,
+        "Limits on machines that have not been ready yet: maxProvisioning of pools, and for each storage class",
     ),
 ];
 

@@ -73,6 +73,7 @@ const REFUSED: &[&str] = &[
     "apiserver.log.level=7",
     "controller.podLabels.app\\.kubernetes\\.io/name=x",
     "featureGates.DiskImage=true",
+    "controller.maxProvisioningPerStorageClass=5",
     "diskImage.maxSyncDuration=0s",
     "featureGates.VirtualMachinePool=false,featureGates.MachineWrapper=true",
 ];

@@ -98,6 +98,12 @@ impl PoolBuilder {
         self
     }
 
+    /// Sets how many machines may exist that have not been ready yet.
+    pub fn max_provisioning(mut self, share: Share) -> Self {
+        self.pool.spec.max_provisioning = Some(share.into());
+        self
+    }
+
     /// Pauses rollouts: existing machines keep their configuration if the template changes.
     pub fn paused(mut self) -> Self {
         self.rollout().paused = Some(true);

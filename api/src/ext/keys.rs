@@ -73,6 +73,9 @@ pub mod annotations {
     pub const RESTARTING: &str = "vmpool.dev/restarting";
     /// On pools of all platforms: the longest time for which a machine can be protected, for example `24h`.
     pub const MAX_PROTECTION: &str = "vmpool.dev/max-protection";
+    /// On pools of all platforms: how many machines may exist that have not been ready yet, for example `5` or
+    /// `10%`.
+    pub const MAX_PROVISIONING: &str = "vmpool.dev/max-provisioning";
     /// On the Lease of the controller: when the leader released it, RFC 3339.
     pub const LEASE_RELEASED: &str = "vmpool.dev/lease-released";
 }

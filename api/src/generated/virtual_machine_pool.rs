@@ -30,6 +30,9 @@ pub struct VirtualMachinePoolSpec {
     /// The longest time for which a machine can be protected, a duration from 1m to 720h. The default is 24h. It overrides the annotation vmpool.dev/max-protection.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxProtection")]
     pub max_protection: Option<String>,
+    /// How many machines may exist that have not been ready yet. The controller creates no further machine while that many exist; a machine counts for at most 30 minutes. A number from 1, or a percentage of replicas from 1% to 100%, rounded up. Without it, the pool has no limit. It overrides the annotation vmpool.dev/max-provisioning.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxProvisioning")]
+    pub max_provisioning: Option<IntOrPercent>,
     /// The desired number of machines. Users, autoscalers and targeted removals change it, and the controller never does. The default is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,

@@ -222,6 +222,12 @@ impl KubeVirtPoolBuilder {
         self
     }
 
+    /// Sets how many machines may exist that have not been ready yet.
+    pub fn max_provisioning(mut self, share: Share) -> Self {
+        self.pool.spec.max_provisioning = Some(share.into());
+        self
+    }
+
     /// Replaces machines that fail to start, after three failed starts and five minutes.
     pub fn autohealing(mut self) -> Self {
         self.pool.spec.autohealing = Some(Autohealing::default());

@@ -164,7 +164,12 @@ fn build_outlook(
     let pool = &preview.pool;
     let now = list_steps(preview, &preview.next, effects);
     let mut later = list_steps(preview, &preview.later, effects);
-    later.retain(|step| !now.contains(step));
+    // Creates of machines with random names are equal.
+    for step in &now {
+        if let Some(place) = later.iter().position(|known| known == step) {
+            later.remove(place);
+        }
+    }
     let mut blocked = pool.validation_errors.clone();
     blocked.extend(preview.next.failure.iter().map(|failure| failure.message.clone()));
     blocked.extend(preview.next.blockers.iter().map(ToString::to_string));

@@ -88,6 +88,7 @@ pub(super) struct DvpPoolSpec {
     pub(super) rollout: Value,
     pub(super) revision_history_limit: Value,
     pub(super) max_protection: Value,
+    pub(super) max_provisioning: Value,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

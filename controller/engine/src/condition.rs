@@ -52,6 +52,11 @@ status_texts!(
         InvalidSettings => "InvalidSettings",
         /// Present and True while the protection of machines blocks a step of the controller.
         BlockedByProtection => "BlockedByProtection",
+        /// Present and True while a limit on machines that have not been ready yet delays creates.
+        ProvisioningLimited => "ProvisioningLimited",
+        /// Present and True while machines of a pool with such a limit no longer count for it, because they
+        /// have not been ready for too long.
+        StartOverdue => "StartOverdue",
         /// Present and True while the pool is paused.
         ReplicaPaused => "ReplicaPaused",
         /// Whether the pool is as its spec describes it, in the meaning of kstatus. Its reason is the
@@ -153,6 +158,12 @@ status_texts!(
         UnreadableSettings => "UnreadableSettings",
         /// `BlockedByProtection` is True.
         ProtectedMachines => "ProtectedMachines",
+        /// `ProvisioningLimited` is True: the limit of the pool.
+        MaxProvisioningReached => "MaxProvisioningReached",
+        /// `ProvisioningLimited` is True: the limit of a storage class over all pools.
+        StorageClassLimitReached => "StorageClassLimitReached",
+        /// `StartOverdue` is True.
+        StartTimeoutExceeded => "StartTimeoutExceeded",
         /// `ReplicaPaused` is True.
         SuccessfulPaused => "SuccessfulPaused",
 

@@ -43,7 +43,7 @@
 //!
 //! 1. `ids` and `membership::owner`: names, UIDs and owners of objects;
 //! 2. facts, stored records and limits: [`activity`], [`revisions`], [`condition`], [`scale_up::names`],
-//!    [`scale_down::removal`], [`failure`], [`backoff`], [`limits`], [`membership::losses`], [`selector`],
+//!    [`scale_up::provisioning_limit`], [`scale_up::class_slots`], [`scale_down::removal`], [`failure`], [`backoff`], [`limits`], [`membership::losses`], [`selector`],
 //!    [`copied_pool`], [`protection`], [`admission`] (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts; `scale_down::policy`, which compares machines and which
 //!    pools contain;
@@ -52,7 +52,7 @@
 //! 5. [`memory`];
 //! 6. `plan::observed` and `plan::result`: the input and the output of planning;
 //! 7. shared parts of planners: `disks::allocation`, `rollout::progress`, `membership::adoption`,
-//!    `scale_down::reservations`, `protection::protected` and smaller ones;
+//!    `scale_down::reservations`, `scale_up::provisioning`, `protection::protected` and smaller ones;
 //! 8. the planners, which [`mod@plan`] lists. In `scale_up`, `create` imports `membership::loss_limits`, and
 //!    `membership::finalizers` imports the planner of `revisions`;
 //! 9. [`plan_pass()`] and [`compute_status()`].

@@ -11,6 +11,7 @@ mod phase;
 mod pins;
 mod problem;
 mod protection;
+mod provisioning;
 mod synced;
 pub(crate) mod text;
 
@@ -30,6 +31,7 @@ use counts::MachineCounts;
 pub use detached::{DetachedDiskLink, DetachedDiskReport, find_detached_disks};
 pub use phase::PoolPhase;
 pub use problem::{StartProblem, first_start_problem, machine_waiting_for_storage};
+pub use provisioning::find_delaying_limit;
 use text::{join_message_parts, machine_count_text, verb_for_count};
 
 /// The status of a pool.
@@ -142,9 +144,12 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
         });
     }
     let protected = protection::blocked_by_protection_condition(observed);
-    let waits = protected.iter().map(|condition| condition.message.clone()).collect();
+    let limited = provisioning::provisioning_limited_condition(observed);
+    let waits = protected.iter().chain(&limited).map(|condition| condition.message.clone()).collect();
     wanted.extend(phase::phase_conditions(observed, &counts, failure, overridden, waits));
     wanted.extend(protected);
+    wanted.extend(limited);
+    wanted.extend(provisioning::start_overdue_condition(observed));
     let conditions =
         merge_conditions(wanted, &pool.published.conditions, observed.now, summary.observed_generation);
     let activity = activity::extended_activity_log(observed, &summary);

@@ -14,6 +14,7 @@ use vmpool_engine::model::{
 use vmpool_engine::protection::{self, Protection};
 use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
+use vmpool_engine::scale_up::provisioning_limit::read_max_provisioning;
 use vmpool_engine::{Machine, ObjectId, ParsedPool, Pool};
 use vmpool_platform::copied_pool::hold_error;
 use vmpool_platform::intern::InternTable;
@@ -50,6 +51,8 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
     let annotations_of_pool = object.metadata.annotations.as_ref();
     let max_protection =
         protection::read_max_protection(&settings.max_protection, annotations_of_pool, &mut invalid_settings);
+    let max_provisioning =
+        read_max_provisioning(&settings.max_provisioning, annotations_of_pool, &mut invalid_settings);
     let history = read_history_limit(&settings.history_limit, annotations_of_pool, &mut invalid_settings);
     let policy =
         object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::INSTANCETYPE_POLICY));
@@ -80,11 +83,13 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         paused,
         max_unavailable,
         max_protection: _,
+        max_provisioning: _,
         history_limit: _,
         scale_in,
         update,
         names: _,
         data_volume_templates,
+        storage_classes,
         autohealing,
         selector,
     } = settings;
@@ -114,6 +119,8 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
             after: healing.failing_time,
         }),
         max_protection,
+        max_provisioning,
+        storage_classes,
         naming: Naming::Ordinal,
         rollout: RolloutPolicy { history, ..rollout_policy(update, max_unavailable) },
         storage_templates: data_volume_templates,

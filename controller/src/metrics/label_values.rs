@@ -7,6 +7,7 @@ use std::fmt::{self, Write as _};
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 use vmpool_engine::condition::ConditionType;
 use vmpool_engine::failure::FailureReason;
+use vmpool_engine::plan::{LimitedProvisioning, ProvisioningScope};
 use vmpool_runtime::metrics::{Values, Word};
 use vmpool_runtime::words;
 
@@ -23,6 +24,28 @@ words!(
         Reconciling => "reconciling",
     }
 );
+
+words!(
+    /// The limit on provisioning that delays creates.
+    pub(crate) DelayingLimit {
+        /// None delays creates.
+        None => "none",
+        /// That of the pool: maxProvisioning.
+        Pool => "pool",
+        /// That of a storage class over all pools.
+        StorageClass => "storage_class",
+    }
+);
+
+impl From<Option<&LimitedProvisioning>> for DelayingLimit {
+    fn from(limited: Option<&LimitedProvisioning>) -> Self {
+        match limited.map(|limited| &limited.scope) {
+            None => Self::None,
+            Some(ProvisioningScope::Pool) => Self::Pool,
+            Some(ProvisioningScope::StorageClass(_)) => Self::StorageClass,
+        }
+    }
+}
 
 words!(
     /// The verb of a request to the API server.

@@ -41,7 +41,8 @@ pub(crate) use disks::{DiskCounts, DiskMetrics};
 pub(crate) use images::{HealReason, HealResult, ImageMetrics, ShownImage, ShownImages, SourceLabel};
 pub use label_values::WriteKind;
 pub(crate) use label_values::{
-    ClaimOutcome, LeadershipChange, LedgerResource, PassResult, PassStep, PlatformState, WatchResource,
+    ClaimOutcome, DelayingLimit, LeadershipChange, LedgerResource, PassResult, PassStep, PlatformState,
+    WatchResource,
 };
 pub(crate) use live::LeaderSnapshot;
 pub(crate) use passes::{PassMetrics, PassTimer, QueueMetrics};

@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use vmpool_runtime::metrics::{Values, Word};
 use vmpool_runtime::{label_set, metric_table};
 
-use super::label_values::{FailureReasonLabel, MachineState, TemplateProblem};
+use super::label_values::{DelayingLimit, FailureReasonLabel, MachineState, TemplateProblem};
 use super::labels::gauge_value;
 
 /// The value of the labels in the series that sums the pools beyond the limit. No object can have this name.
@@ -66,6 +66,13 @@ label_set!(pub(super) PoolBlockedLabels {
     reason: FailureReasonLabel
 });
 
+label_set!(pub(super) PoolProvisioningLabels {
+    namespace: Namespace,
+    pool: Name,
+    platform: PlatformName,
+    limit: DelayingLimit
+});
+
 label_set!(pub(super) PoolTemplateLabels {
     namespace: Namespace,
     pool: Name,
@@ -103,6 +110,8 @@ pub(crate) struct PoolNumbers {
     pub(super) preserved_volumes: usize,
     /// Number of pools that are blocked for each reason.
     pub(super) blocked: [usize; FailureReasonLabel::ALL.len()],
+    /// Machines that provision, by the limit that delays further ones. `None` if pools have no limits.
+    pub(super) provisioning: Option<[usize; DelayingLimit::ALL.len()]>,
     /// Number of pools with each condition about the template.
     pub(super) template: [usize; TemplateProblem::ALL.len()],
     /// Whether pools can have copies of instance types and preferences. Other pools have no series about
@@ -124,6 +133,10 @@ impl PoolNumbers {
         self.free_disks += other.free_disks;
         self.preserved_volumes += other.preserved_volumes;
         self.blocked.iter_mut().zip(other.blocked).for_each(|(sum, count)| *sum += count);
+        if let Some(other) = other.provisioning {
+            let own = self.provisioning.get_or_insert_default();
+            own.iter_mut().zip(other).for_each(|(sum, count)| *sum += count);
+        }
         self.template.iter_mut().zip(other.template).for_each(|(sum, count)| *sum += count);
         self.has_copies |= other.has_copies;
         self.outdated += other.outdated;
@@ -174,6 +187,10 @@ metric_table!(
         preserved_volumes: Family<PoolDiskLabels, Gauge> = "vmpool_pool_preserved_volumes" in "volumes";
         /// Whether the pool has the condition ReplicaFailure with this reason: 1, or no series.
         blocked: Family<PoolBlockedLabels, Gauge> = "vmpool_pool_blocked" in "pools";
+        /// Machines of each pool that have not been ready yet and count for the limits on provisioning, as of
+        /// the last pass, with the limit that delays further creates. Only with the feature gate
+        /// ProvisioningLimit.
+        provisioning: Family<PoolProvisioningLabels, Gauge> = "vmpool_pool_provisioning" in "machines";
         /// Whether the pool has this condition about what its template refers to: 1, or no series.
         template: Family<PoolTemplateLabels, Gauge> = "vmpool_pool_template_condition" in "pools";
         /// Whether the copies that machines of the pool use differ from the instance type or the preference
@@ -194,6 +211,7 @@ impl PoolSeriesGauges {
         self.free_disks.clear();
         self.preserved_volumes.clear();
         self.blocked.clear();
+        self.provisioning.clear();
         self.template.clear();
         self.outdated.clear();
         self.repairs.clear();
@@ -209,6 +227,12 @@ impl PoolSeriesGauges {
                 let (namespace, pool, platform) = (namespace.clone(), pool.clone(), platform.clone());
                 let labels = PoolBlockedLabels { namespace, pool, platform, reason };
                 self.blocked.get_or_create(&labels).set(gauge_value(count));
+            }
+            let provisioning = numbers.provisioning.map(|counts| DelayingLimit::ALL.iter().zip(counts));
+            for (&limit, count) in provisioning.into_iter().flatten() {
+                let (namespace, pool, platform) = (namespace.clone(), pool.clone(), platform.clone());
+                let labels = PoolProvisioningLabels { namespace, pool, platform, limit };
+                self.provisioning.get_or_create(&labels).set(gauge_value(count));
             }
             let problems = TemplateProblem::ALL.iter().zip(numbers.template);
             for (&condition, count) in problems.filter(|(_, count)| *count > 0) {

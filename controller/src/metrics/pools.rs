@@ -18,7 +18,7 @@ use vmpool_runtime::metrics::{FloatGauge, MetricsRegistry, family_with_series};
 
 use super::disks::{DiskCounts, DiskGauges};
 use super::label_values::{
-    FailureReasonLabel, LedgerResource, MachineState, PoolState, RemovalState, TemplateProblem,
+    DelayingLimit, FailureReasonLabel, LedgerResource, MachineState, PoolState, RemovalState, TemplateProblem,
 };
 use super::labels::{LedgerLabels, MachineLabels, PoolLabels, RemovalLabels, gauge_value};
 use super::pool_series::{
@@ -37,6 +37,8 @@ pub(crate) struct PoolReport {
     machines: [usize; MachineState::ALL.len()],
     removals: [usize; RemovalState::ALL.len()],
     disks: DiskCounts,
+    /// Machines that provision, by the limit that delays further ones. `None` if pools have no limits.
+    provisioning: Option<[usize; DelayingLimit::ALL.len()]>,
     /// Whether it has each of these conditions.
     template: [bool; TemplateProblem::ALL.len()],
     /// Whether it has the condition that its copies are outdated.
@@ -126,6 +128,7 @@ impl PoolReport {
             machines,
             removals,
             disks: DiskCounts::default(),
+            provisioning: None,
             template: [false; TemplateProblem::ALL.len()],
             is_outdated: false,
             is_paused: pool.paused,
@@ -136,6 +139,13 @@ impl PoolReport {
 }
 
 impl PoolReport {
+    /// The same report with the number of machines that provision, and the limit that delays further ones.
+    pub(crate) fn with_provisioning(self, machines: usize, limit: DelayingLimit) -> Self {
+        let mut counts = [0; DelayingLimit::ALL.len()];
+        counts[limit as usize] = machines;
+        Self { provisioning: Some(counts), ..self }
+    }
+
     fn numbers(&self) -> PoolNumbers {
         let blocked = FailureReasonLabel::ALL.map(|reason| usize::from(self.blocked == Some(reason)));
         let template = self.template.map(usize::from);
@@ -144,6 +154,7 @@ impl PoolReport {
             machines: self.machines,
             free_disks,
             blocked,
+            provisioning: self.provisioning,
             template,
             outdated: usize::from(self.is_outdated),
             paused: usize::from(self.is_paused),

@@ -22,6 +22,7 @@ use crate::pools::pool_entry::CachedPool;
 use crate::pools::pool_key::PoolKey;
 use crate::pools::revisions::pool_revisions::PoolRevisions;
 use crate::pools::revisions::stored::RevisionFacts;
+use crate::pools::shared_slots::SharedClassSlots;
 use crate::pools::sources::Sources;
 use crate::pools::status_conflict::StatusConflict;
 use crate::pools::storage_problem::StorageProblem;
@@ -127,6 +128,8 @@ pub(crate) struct PoolContext<P: Platform> {
     pub(crate) images: ImageGate,
     pub(crate) metrics: Arc<ControllerMetrics>,
     pub(crate) pool_counts: PoolCounts,
+    /// The limit on provisioning of each storage class, which all platforms share.
+    pub(crate) class_slots: Arc<SharedClassSlots>,
 }
 
 impl<P: Platform> PoolContext<P> {
@@ -138,6 +141,7 @@ impl<P: Platform> PoolContext<P> {
         images: ImageGate,
         settings: ControllerSettings,
         metrics: Arc<ControllerMetrics>,
+        class_slots: Arc<SharedClassSlots>,
     ) -> Self {
         Self {
             queue: PassQueue::new(leader.env.clone(), settings.debounce, Arc::new(metrics.queue.clone())),
@@ -156,6 +160,7 @@ impl<P: Platform> PoolContext<P> {
             images,
             metrics,
             pool_counts: PoolCounts::default(),
+            class_slots,
         }
     }
 

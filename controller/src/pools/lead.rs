@@ -51,6 +51,15 @@ pub(crate) async fn reconcile_platform<P: Platform>(
             })
         }
     });
+    context.class_slots.on_free_slot({
+        let context = Arc::downgrade(&context);
+        move |pool| {
+            context.upgrade().is_some_and(|context| {
+                watches::wake_pool(&context, pool);
+                true
+            })
+        }
+    });
     let _counted = shared.metrics().leading({
         let (context, preserved) = (Arc::downgrade(&context), shared.preserved().clone());
         move || context.upgrade().map(|context| live_leader_state(&context, &preserved))

@@ -40,8 +40,8 @@ pub struct Preview {
     pub disks: Vec<Arc<Disk>>,
     /// The writes of the next pass.
     pub next: Plan,
-    /// The writes if the disruption budget had no limit: also those that the rollout makes later, in the same
-    /// order.
+    /// The writes if the disruption budget and provisioning had no limit: also those that the controller makes
+    /// later, in the same order.
     pub later: Plan,
     /// The status that the controller would publish after a pass without writes.
     pub status: ComputedStatus,
@@ -83,7 +83,7 @@ pub async fn preview_pool<P: Platform>(
 
     let names = CachedNames { context: &context, namespace: &facts.namespace };
     let settings = context.settings.of_plans();
-    let unlimited = with_unlimited_budget(facts);
+    let unlimited = without_delaying_limits(facts);
     let mut observed = ObservedPool::new(&snapshot, facts, &stored, settings, &memory, &names);
     let (next, status) = (plan_pass(&observed), compute_status(&observed, memory.failure().as_ref()));
     observed.pool = &unlimited;
@@ -91,16 +91,19 @@ pub async fn preview_pool<P: Platform>(
     Ok(Preview { pool: facts.clone(), machines: snapshot.machines.clone(), disks, next, later, status })
 }
 
-/// The pool without a limit of disruptions.
-fn with_unlimited_budget(pool: &Pool) -> Pool {
+/// The pool without limits of disruptions and on provisioning.
+fn without_delaying_limits(pool: &Pool) -> Pool {
     let mut pool = pool.clone();
     pool.rollout.budget = DisruptionBudget::Machines(usize::MAX);
+    pool.max_provisioning = None;
     pool
 }
 
 /// A context whose writer admits no write.
 fn read_only<P: Platform>(env: &Env, client: Client) -> PoolContext<P> {
-    let (settings, metrics) = (ControllerSettings::default(), ControllerMetrics::new(env));
+    // Clients cannot see whether the feature gate of the controller is on. A pool has a limit on purpose.
+    let settings = ControllerSettings { limits_provisioning: true, ..ControllerSettings::default() };
+    let metrics = ControllerMetrics::new(env);
     let writer = Writer::new(
         FIELD_MANAGER,
         client.clone(),
@@ -114,7 +117,7 @@ fn read_only<P: Platform>(env: &Env, client: Client) -> PoolContext<P> {
     let (events, _) = EventSender::new(writer.clone(), env.clone(), String::new());
     let handles = LeaderHandles { env: env.clone(), client, writer, events, namespace: None };
     let (configuration, sources, images) = Default::default();
-    PoolContext::new(handles, configuration, sources, images, settings, metrics)
+    PoolContext::new(handles, configuration, sources, images, settings, metrics, Arc::default())
 }
 
 /// Lists the objects of the namespace that a pass reads from the caches.

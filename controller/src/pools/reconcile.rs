@@ -14,7 +14,8 @@ use std::time::Duration;
 use tracing::Instrument;
 use vmpool_engine::failure::PoolFailure;
 use vmpool_engine::plan::PoolSnapshot;
-use vmpool_engine::status::{Availability, find_detached_disks, first_start_problem};
+use vmpool_engine::scale_up::provisioning::count_provisioning;
+use vmpool_engine::status::{Availability, find_delaying_limit, find_detached_disks, first_start_problem};
 use vmpool_engine::{ObservedPool, Plan, Pool, compute_status};
 use vmpool_kit::object::object_version;
 use vmpool_kit::passes::PassEnd;
@@ -24,7 +25,7 @@ use vmpool_platforms::Platform;
 use self::decision::{PassDecision, observe_and_plan};
 use self::ended::{AFTER_OUTDATED, Ended, after_outdated};
 use self::unread::NoPlan;
-use crate::metrics::{PassResult, PassStep, PassTimer, PoolReport};
+use crate::metrics::{DelayingLimit, PassResult, PassStep, PassTimer, PoolReport};
 use crate::pools::apply::{AppliedPlan, apply_plan};
 use crate::pools::context::{CachedNames, PoolContext, PoolMemory};
 use crate::pools::events::PoolEvent;
@@ -48,6 +49,7 @@ pub(crate) async fn reconcile_pool<P: Platform>(context: &PoolContext<P>, key: &
         context.states.lock().remove(key);
         context.pool_counts.forget(key);
         context.images.forget(key);
+        context.class_slots.forget(key, context.leader.env.uptime());
         let again = orphans::release_pool_orphans(context, key).await;
         context.metrics.passes.ended(PassResult::Gone);
         return again.map_or(Requeue::Never, Requeue::After).into();
@@ -180,7 +182,7 @@ async fn publish_pass_result<P: Platform>(
     let disks = disk_counts(snapshot, &pool.facts);
     let names = CachedNames { context, namespace: &pool.facts.namespace };
     let failure = combine_failures(state.status_conflict.failure(), state.memory.failure(), plan_failure);
-    let (status, detached, problem, availability) = {
+    let (status, detached, problem, availability, provisioning) = {
         let settings = context.settings.of_plans();
         let observed = ObservedPool::new(snapshot, &pool.facts, &[], settings, &state.memory, &names);
         let availability = Availability::of(&observed);
@@ -189,12 +191,18 @@ async fn publish_pass_result<P: Platform>(
             find_detached_disks(&observed),
             first_start_problem(&observed),
             availability,
+            settings.limits_provisioning.then(|| {
+                (count_provisioning(&observed), DelayingLimit::from(find_delaying_limit(&observed)))
+            }),
         )
     };
     applied.events.extend(detached_disk_events(&pool.facts, detached, &mut state.announced));
     let problem = problem.filter(|_| status.summary.ready < pool.facts.desired);
     applied.events.extend(problem_event(&pool.facts, problem, &mut state.announced));
-    let facts = PoolReport::served(&pool.facts, &status, terminating, availability, disks, &state.memory);
+    let mut facts = PoolReport::served(&pool.facts, &status, terminating, availability, disks, &state.memory);
+    if let Some((machines, limit)) = provisioning {
+        facts = facts.with_provisioning(machines, limit);
+    }
     context.pool_counts.record(&PoolKey::of(&pool.facts), facts);
     applied.events.extend(unresolved_event(&pool.facts, &mut state.announced));
     applied.events.extend(invalid_settings_event(&pool.facts, &status, &mut state.announced));

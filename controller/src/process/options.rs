@@ -6,6 +6,7 @@ mod platforms;
 use std::time::Duration;
 
 use clap::Parser;
+use vmpool_feature_gates::Feature;
 pub use vmpool_platforms::PlatformName;
 use vmpool_platforms::kubevirt::copies::CopyPolicy;
 use vmpool_runtime::args::{ArgsError, GateArgs, InstancetypeMode, LeaseArgs, ProgramArgs, ReservationArgs};
@@ -92,6 +93,17 @@ pub struct ControllerArgs {
     #[arg(long, env = "VMPOOL_DISK_COLLECTION_GRACE", default_value = "30s", value_name = "DURATION",
           value_parser = vmpool_runtime::duration::parse_duration)]
     pub disk_collection_grace: Duration,
+
+    /// Maximum number of machines over all pools that may exist, have disks of the same storage class, and have
+    /// not been ready yet. A machine counts for at most five minutes. With 0, there is no limit. It requires
+    /// the feature gate ProvisioningLimit.
+    #[arg(
+        long,
+        env = "VMPOOL_MAX_PROVISIONING_PER_STORAGE_CLASS",
+        default_value_t = 0,
+        value_name = "COUNT"
+    )]
+    pub max_provisioning_per_storage_class: usize,
 
     /// Maximum number of pools with metrics of their own, which have the labels `namespace`, `pool` and
     /// `platform`. All other pools are summed in one series, in which these labels are `(others)`. With 0, no
@@ -207,6 +219,9 @@ pub enum ControllerArgsError {
     /// The gate of wrappers is on without that of images.
     #[error("the feature gate MachineWrapper requires the feature gate DiskImages")]
     WrapperWithoutImages,
+    /// The limit of storage classes is set, and its gate is off.
+    #[error("--max-provisioning-per-storage-class requires the feature gate ProvisioningLimit")]
+    ClassLimitWithoutGate,
     /// A flag of disk images is invalid.
     #[error(transparent)]
     Images(#[from] ImageArgsError),
@@ -241,7 +256,13 @@ impl ControllerArgs {
             let (deadline, least) = (self.slow_write_deadline, self.request_deadline);
             return Err(ControllerArgsError::SlowWriteDeadline { deadline, least });
         }
+        let limits_provisioning = self.gates.gates()?.enabled(Feature::ProvisioningLimit);
+        if self.max_provisioning_per_storage_class > 0 && !limits_provisioning {
+            return Err(ControllerArgsError::ClassLimitWithoutGate);
+        }
         Ok(ControllerSettings {
+            limits_provisioning,
+            max_provisioning_per_class: self.max_provisioning_per_storage_class,
             workers: self.workers,
             writes_in_flight: self.max_in_flight_writes,
             request_deadline: self.request_deadline,

@@ -150,6 +150,7 @@ pub fn settled_violations(world: &SimulatedWorld) -> Vec<String> {
         if images::waits_for_image(world, pool)
             || kubevirt::waits_for_type(world, pool)
             || waits_for_user_because_of_disk(world, pool)
+            || waits_for_machines_to_start(world, pool)
         {
             continue;
         }
@@ -172,6 +173,13 @@ fn waits_for_user_because_of_disk(world: &SimulatedWorld, pool: &JsonObject) -> 
     let mut failures = conditions.filter(|condition| condition["type"] == "ReplicaFailure");
     world.user_actions.policies > 0
         && failures.any(|failure| failure["status"] == "True" && failure["reason"] == "DiskFailure")
+}
+
+/// Whether the limit on provisioning delays creates, because machines that a user broke do not start. They
+/// delay a pool for half an hour.
+fn waits_for_machines_to_start(world: &SimulatedWorld, pool: &JsonObject) -> bool {
+    world.some_may_not_run
+        && pool.condition("ProvisioningLimited").is_some_and(|limited| limited["status"] == "True")
 }
 
 /// What a settled pool lacks.

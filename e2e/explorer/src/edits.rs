@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use vmpool_api::labels;
 use vmpool_invariants::platform::TestedPlatform;
 
-use crate::manifest::{self, disk_template, spec_with_disk_templates};
+use crate::manifest::{self, MAX_PROVISIONING, disk_template, spec_with_disk_templates};
 use crate::manifest_kubevirt::{self as kubevirt, LABEL, TypeSource};
 use crate::requests::stored_pool;
 use crate::world::SimulatedWorld;
@@ -16,7 +16,7 @@ pub(crate) fn pool_for_world(
     policy: &str,
     disks: &[(&'static str, Value)],
 ) -> Value {
-    match world.platform() {
+    let mut pool = match world.platform() {
         TestedPlatform::Dvp => manifest::dvp_pool(replicas, policy, disks),
         TestedPlatform::KubeVirt => {
             let pool = kubevirt::kubevirt_pool(replicas, sort_policy(policy), disks);
@@ -25,7 +25,11 @@ pub(crate) fn pool_for_world(
                 None => pool,
             }
         }
+    };
+    if let limit @ 1.. = world.provisioning_limit() {
+        pool["metadata"]["annotations"][MAX_PROVISIONING] = limit.to_string().into();
     }
+    pool
 }
 
 /// The spec with this number of cores, or with another instance type.

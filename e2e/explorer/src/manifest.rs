@@ -91,6 +91,9 @@ pub(crate) const MAX_PROTECTION: &str = "vmpool.dev/max-protection";
 /// The longest protection. A run that ends with a protected machine takes longer.
 pub(crate) const LONGEST_PROTECTION: &str = "5m";
 
+/// The annotation of a pool that limits how many of its machines provision at the same time.
+pub(crate) const MAX_PROVISIONING: &str = "vmpool.dev/max-provisioning";
+
 /// Name of the only pool.
 pub const POOL: &str = "web";
 

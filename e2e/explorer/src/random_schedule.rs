@@ -77,6 +77,9 @@ const WITH_INSTANCETYPES: u64 = 350;
 /// Share of those in which the template takes its name from a claim, per mille.
 const FROM_CLAIM: u64 = 300;
 
+/// Of 1000 schedules, this many have a pool with a limit on provisioning.
+const WITH_PROVISIONING_LIMIT: u64 = 300;
+
 /// Of 1000 schedules, this many have a tenant of another namespace that forges references to the pool.
 const WITH_TENANT: u64 = 250;
 
@@ -112,6 +115,7 @@ impl Schedule {
             old: which(&random),
             images: has_images(platform, seed),
             instancetypes: instancetypes(platform, seed),
+            provisioning_limit: provisioning_limit(seed),
         };
         let mut steps = vec![(random.number(0..=2000), first(&random, platform))];
         if options.images {
@@ -338,6 +342,13 @@ fn lost_preference_op(random: &SeededRandom) -> ScheduleOperation {
         17 => return ScheduleOperation::SetCores(random.number(1..=4).cast_signed()),
         _ => return ScheduleOperation::Scale(random.number(0..=5).cast_signed()),
     })
+}
+
+/// The limit on provisioning of the pool; 0 for none. Decided apart from the other decisions, so that the
+/// schedules without a limit stay the same.
+fn provisioning_limit(seed: u64) -> usize {
+    let random = SeededRandom::new(seed ^ 0x9417);
+    if random.per_mille(WITH_PROVISIONING_LIMIT) { one_or_two(&random) } else { 0 }
 }
 
 /// Decided apart from the other decisions, so that the schedules without instance types stay the same.

@@ -79,6 +79,8 @@ pub struct SimulatedWorldOptions {
     /// If the template of the pool has an instance type instead of cores and memory, where its name is at
     /// first. Only with KubeVirt.
     pub instancetypes: Option<TypeSource>,
+    /// How many machines of the pool may provision at the same time; 0 for no limit.
+    pub provisioning_limit: usize,
 }
 
 /// A cluster in memory.
@@ -183,7 +185,7 @@ impl SimulatedWorld {
         let platform = PlatformSimulation::new(options.platform, &server, options.seed, start, evaluation);
         let mut world = Self {
             platform,
-            user_actions: UserActions::default(),
+            user_actions: UserActions { limits_provisioning: true, ..UserActions::default() },
             some_may_not_run: false,
             deleted_disks: BTreeSet::new(),
             former_leader_resumed: false,
@@ -273,6 +275,11 @@ impl SimulatedWorld {
         let call =
             self.call(Verb::Patch(PatchKind::Merge), "clustervirtualimages", "alpine", "status", patch);
         _ = self.do_as_user(&call).await;
+    }
+
+    /// How many machines of the pool may provision at the same time; 0 for no limit.
+    pub(crate) fn provisioning_limit(&self) -> usize {
+        self.options.provisioning_limit
     }
 
     /// Where the instance type of the pool comes from; `None` if it has none.

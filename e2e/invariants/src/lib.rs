@@ -18,6 +18,7 @@
 //! | I12 a protected machine is not removed by count | [`protection`] | history |
 //! | I14 objects of other namespaces have no effect, and are left alone | all of the above, [`other_namespaces`] | history, audit log |
 //! | I15 the objects that a pool creates and does not keep are bounded | [`unowned_objects`] | history, audit log |
+//! | I16 a machine is created only while fewer machines provision than the limit allows | [`provisioning`] | history |
 
 pub mod disk_collection;
 pub mod finalizers;
@@ -30,6 +31,7 @@ pub mod other_namespaces;
 pub mod platform;
 pub mod preserved_storage;
 pub mod protection;
+pub mod provisioning;
 pub mod recorder;
 pub mod removal;
 pub mod replica_writes;
@@ -38,6 +40,7 @@ pub mod shared_disks;
 pub mod targeted_removal;
 pub mod unowned_objects;
 
+mod provisioning_limit;
 mod removal_record;
 mod replacement;
 mod timeline;
@@ -65,6 +68,7 @@ pub fn check_history(
     let mut found = removal::check_machine_removals(history, actions);
     found.extend(protection::check_protection(history, actions));
     found.extend(machine_count::check_machine_count(history, actions));
+    found.extend(provisioning::check_provisioning(history, actions));
     found.extend(targeted_removal::check_targeted_removals(history, actions));
     found.extend(foreign_objects::check_foreign_objects(history, actions, audit, controller_user));
     found.extend(replica_writes::check_replica_writes(history, audit, controller_user));

@@ -793,3 +793,47 @@ fn the_machines_that_a_pool_does_not_keep_are_bounded(
     // A pool that was deleted may have orphaned them.
     assert_eq!(history.pool_removed().found(&actions, &audit), [""; 0]);
 }
+
+/// A pool of four machines with this limit, and two machines that have not been ready.
+fn provisioning(limit: &Value) -> TestHistory {
+    let pool = json!({
+        "metadata": { "name": "pool" },
+        "spec": { "replicas": 4, "scaleDownPolicy": "NewestFirst", "maxProvisioning": limit } });
+    TestHistory::new().write(TestedKind::Pool, pool, false).later(10).machine("a").machine("b")
+}
+
+fn in_phase(history: TestHistory, name: &str, phase: &str) -> TestHistory {
+    let mut object = machine(name);
+    object["status"] = json!({ "phase": phase });
+    history.write(TestedKind::Machine, object, false)
+}
+
+#[rstest]
+#[case::without_a_limit(provisioning(&Value::Null).machine("c"), false)]
+#[case::within_the_limit(provisioning(&json!(3)).machine("c"), false)]
+#[case::within_a_percentage_that_is_rounded_up(provisioning(&json!("51%")).machine("c"), false)]
+#[case::above_the_limit(provisioning(&json!(2)).machine("c"), true)]
+#[case::above_a_percentage(provisioning(&json!("50%")).machine("c"), true)]
+#[case::a_value_that_cannot_be_read_allows_one(provisioning(&json!("two")).machine("c"), true)]
+#[case::after_a_machine_became_ready(in_phase(provisioning(&json!(2)), "a", "Running").machine("c"), false)]
+#[case::one_that_was_ready_before(
+    in_phase(in_phase(provisioning(&json!(2)), "a", "Running"), "a", "Pending").machine("c"), false
+)]
+#[case::after_a_machine_was_stopped(in_phase(provisioning(&json!(2)), "a", "Stopped").machine("c"), false)]
+#[case::after_a_machine_was_deleted(provisioning(&json!(2)).removed("a").machine("c"), false)]
+fn machines_that_may_be_created_while_others_provision(
+    #[case] history: TestHistory,
+    #[case] is_broken: bool,
+) {
+    let actions = UserActions { limits_provisioning: true, ..named("a") };
+    assert_eq!(history.found(&actions, &[]).contains(&"I16"), is_broken);
+    assert!(!history.found(&named("a"), &[]).contains(&"I16"), "without the feature gate there is no limit");
+}
+
+#[test]
+fn a_killed_leader_may_exceed_the_limit_by_its_requests_in_flight() {
+    let history = provisioning(&json!(2)).machine("c");
+    let in_flight = [("uid-pool".to_owned(), 1)].into();
+    let actions = UserActions { limits_provisioning: true, in_flight, ..UserActions::default() };
+    assert_eq!(history.found(&actions, &[]), [""; 0]);
+}

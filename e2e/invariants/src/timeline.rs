@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::provisioning_limit::provisioning_limit;
 use super::removal_record::ParsedRemovalRecord;
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::RecordedChange;
@@ -48,6 +49,8 @@ pub(super) struct DesiredState {
     pub(super) paused: bool,
     /// The number of failed starts after which the controller replaces a machine. KubeVirt pools have this.
     pub(super) healing: Option<u64>,
+    /// How many machines may provision at the same time; `None` without a limit.
+    pub(super) provisioning_limit: Option<usize>,
     /// Whether the pool is terminating or deleted.
     pub(super) terminating: bool,
 }
@@ -97,6 +100,7 @@ impl Timeline {
             removable: removable_machines(pool),
             paused: pool.is_kubevirt() && pool.at("/spec/paused") == true,
             healing: autohealing_threshold(pool),
+            provisioning_limit: provisioning_limit(pool, desired.unwrap_or_default()),
             terminating,
         };
         let states = self.pools.entry(pool.uid().to_owned()).or_default();

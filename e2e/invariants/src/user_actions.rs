@@ -29,6 +29,8 @@ pub struct UserActions {
     pub policies: usize,
     /// Number of machines that users took away from their pool.
     pub taken: usize,
+    /// Whether pools can limit how many of their machines provision at the same time.
+    pub limits_provisioning: bool,
     /// How far the clock of a controller was ahead of the API server's at most.
     pub clocks_ahead: SignedDuration,
     /// Foreign objects by UID, as the scenario last wrote them.

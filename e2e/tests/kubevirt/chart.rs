@@ -117,6 +117,7 @@ async fn admission(place: &TestNamespace<'_>) -> Result<()> {
         for annotation in [
             "vmpool.dev/instancetype-policy",
             "vmpool.dev/max-protection",
+            "vmpool.dev/max-provisioning",
             "vmpool.dev/revision-history-limit",
             "vmpool.dev/name-generation",
         ] {

@@ -17,7 +17,8 @@ use crate::{POOLS, TestNamespace, Unknown, minimal, run_to_end};
 
 const NAMESPACE: &str = "team";
 /// The fields that only vmpool has in the spec of a pool.
-const OWN_SETTINGS: [&str; 3] = ["instancetypePolicy", "maxProtection", "revisionHistoryLimit"];
+const OWN_SETTINGS: [&str; 4] =
+    ["instancetypePolicy", "maxProtection", "maxProvisioning", "revisionHistoryLimit"];
 /// The fields that only vmpool has in `nameGeneration`.
 const OWN_NAMES: [&str; 3] =
     ["appendIndexToSysprepRefs", "appendIndexToMetaDataSecretRefs", "setHostnameToVMName"];

@@ -17,6 +17,7 @@ mod plugin;
 mod plugin_outage;
 mod policy;
 mod protected;
+mod provisioning;
 mod recipes;
 mod release;
 mod removal;

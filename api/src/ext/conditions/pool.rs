@@ -18,6 +18,11 @@ text_constants! {
     INVALID_SETTINGS = "InvalidSettings";
     /// Present and True while the protection of machines blocks a step of the controller.
     BLOCKED_BY_PROTECTION = "BlockedByProtection";
+    /// Present and True while a limit on machines that have not been ready yet delays creates.
+    PROVISIONING_LIMITED = "ProvisioningLimited";
+    /// Present and True while machines of a pool with such a limit no longer count for it, because they have
+    /// not been ready for too long.
+    START_OVERDUE = "StartOverdue";
     /// Present and True while the pool is paused.
     REPLICA_PAUSED = "ReplicaPaused";
     /// Whether the pool is as its spec describes it, in the meaning of kstatus. Its reason is the phase of
@@ -115,6 +120,12 @@ pub mod reason {
         UNREADABLE_SETTINGS = "UnreadableSettings";
         /// `BlockedByProtection` is True.
         PROTECTED_MACHINES = "ProtectedMachines";
+        /// `ProvisioningLimited` is True: the limit of the pool.
+        MAX_PROVISIONING_REACHED = "MaxProvisioningReached";
+        /// `ProvisioningLimited` is True: the limit of a storage class over all pools.
+        STORAGE_CLASS_LIMIT_REACHED = "StorageClassLimitReached";
+        /// `StartOverdue` is True.
+        START_TIMEOUT_EXCEEDED = "StartTimeoutExceeded";
         /// `ReplicaPaused` is True.
         SUCCESSFUL_PAUSED = "SuccessfulPaused";
         /// `TemplateResolved` is False: the instance type that the template names does not exist, or cannot

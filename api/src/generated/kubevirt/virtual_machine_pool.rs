@@ -38,6 +38,9 @@ pub struct VirtualMachinePoolSpec {
     /// The longest time for which a machine can be protected, a duration from 1m to 720h. The default is 24h. It overrides the annotation vmpool.dev/max-protection.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxProtection")]
     pub max_protection: Option<String>,
+    /// How many machines may exist that have not been ready yet. The controller creates no further machine while that many exist; a machine counts for at most 30 minutes. A number from 1, or a percentage of replicas from 1% to 100%, rounded up. Without it, the pool has no limit. It overrides the annotation vmpool.dev/max-provisioning.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxProvisioning")]
+    pub max_provisioning: Option<IntOrPercent>,
     /// Disruption budget, the maximum number of machines that can be unavailable while the controller restarts machines for a rollout. A number from 1, or a percentage of replicas from 1% to 100%, rounded down but at least 1. Without it 100%.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxUnavailable")]
     pub max_unavailable: Option<IntOrPercent>,

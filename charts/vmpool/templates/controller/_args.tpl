@@ -17,6 +17,12 @@
   (printf "--max-in-flight-writes=%v" $controller.maxInFlightWrites)
   (printf "--max-pool-series=%v" $controller.maxPoolSeries)
 ) }}
+{{- if $controller.maxProvisioningPerStorageClass }}
+{{- if not .Values.featureGates.ProvisioningLimit }}
+{{- fail "controller.maxProvisioningPerStorageClass requires featureGates.ProvisioningLimit" }}
+{{- end }}
+{{- $args = append $args (printf "--max-provisioning-per-storage-class=%v" $controller.maxProvisioningPerStorageClass) }}
+{{- end }}
 {{- if and $controller.kubevirtMetrics (include "vmpool.kubevirt" .) }}
 {{- $args = append $args "--kubevirt-metrics" }}
 {{- end }}

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::api::{Api, ListParams};
 use serde_json::Value;
+use vmpool_engine::ParsedPool;
 use vmpool_engine::condition::{ConditionReason, ConditionType};
 use vmpool_platforms::{ApiObject, ClientPlatform, OtherController, PlatformName, with_platform};
 
@@ -130,14 +131,29 @@ async fn check_pools<P: ClientPlatform>(cluster: &UserClusterClient) -> CheckFin
     };
     let bad: Vec<String> = pools.iter().filter_map(pool_problem::<P>).collect();
     if bad.is_empty() {
-        return CheckFinding::new(
-            &check,
-            CheckVerdict::Ok,
-            format!("none of {} is blocked or failing", pools.len()),
-            "",
-        );
+        let what = describe_good_pools(pools.len(), &list_limited_pools::<P>(&pools));
+        return CheckFinding::new(&check, CheckVerdict::Ok, what, "");
     }
     CheckFinding::new(&check, CheckVerdict::Warning, bad.join("; "), "run `kubectl vmpool status POOL`")
+}
+
+/// The names of the pools whose creates a limit on provisioning delays.
+fn list_limited_pools<P: ClientPlatform>(pools: &[Value]) -> Vec<String> {
+    let pools = pools.iter().filter_map(|pool| Some(decode_pool::<P>(pool).ok()?.1));
+    let is_limited = |pool: &ParsedPool| {
+        let mut conditions = pool.published.conditions.iter();
+        conditions
+            .any(|condition| condition.is(ConditionType::ProvisioningLimited) && condition.status == "True")
+    };
+    pools.filter(is_limited).map(|pool| pool.id.name.to_string()).collect()
+}
+
+fn describe_good_pools(count: usize, limited: &[String]) -> String {
+    let text = format!("none of {count} is blocked or failing");
+    if limited.is_empty() {
+        return text;
+    }
+    format!("{text}; a limit on provisioning delays machines of {}", limited.join(", "))
 }
 
 /// What is wrong with a pool.
@@ -148,6 +164,9 @@ fn pool_problem<P: ClientPlatform>(pool: &Value) -> Option<String> {
     let Some(PublishedPhase { phase, message }) = read_published_phase(&facts) else {
         return Some(format!("{}: no controller has written its status", facts.id.name));
     };
+    if let Some(overdue) = condition(ConditionType::StartOverdue).filter(|found| found.status == "True") {
+        return Some(format!("{}: {}", facts.id.name, overdue.message));
+    }
     let stalled = condition(ConditionType::Stalled).is_some_and(|condition| condition.status == "True");
     (stalled || phase == ConditionReason::Failing.as_str())
         .then(|| format!("{}: {phase}: {message}", facts.id.name))

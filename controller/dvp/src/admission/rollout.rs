@@ -8,6 +8,9 @@ use vmpool_api::names::is_dns_label;
 use vmpool_api::{Share, ShareError, annotations};
 use vmpool_engine::admission::{RefusalCollector, Warning};
 use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
+use vmpool_engine::scale_up::provisioning_limit::{
+    MAX_PROVISIONING, MAX_PROVISIONING_FIELD, describe_share_error,
+};
 
 use super::rule::Rule;
 use super::view::{ReviewedPool, json_at_path, json_field};
@@ -69,22 +72,20 @@ const MAX_UNAVAILABLE: AnnotatedField = AnnotatedField {
     rule: Rule::MaxUnavailable,
     annotation_rule: Rule::RolloutAnnotation,
     validate_field: |value| Share::from_json(value).err().map(|error| share_error(&error)),
-    parse_annotation: |text| {
-        Ok(match text.parse().map_err(|error| share_error(&error))? {
-            Share::Machines(machines) => Value::from(machines),
-            percentage @ Share::Percent(_) => Value::from(percentage.to_string()),
-        })
-    },
+    parse_annotation: |text| text.parse().map(share_value).map_err(|error| share_error(&error)),
 };
 
-/// The error quotes the value, and the refusal quotes it as well.
+/// The value of a field with this share.
+fn share_value(share: Share) -> Value {
+    match share {
+        Share::Machines(machines) => Value::from(machines),
+        percentage @ Share::Percent(_) => Value::from(percentage.to_string()),
+    }
+}
+
 fn share_error(error: &ShareError) -> InvalidValue {
-    let reason = match error {
-        ShareError::NotAShare { .. } => "it is neither a number of machines nor a percentage",
-        ShareError::TooSmall { .. } => "it is less than one machine",
-        ShareError::TooLarge { .. } => "it is more than all machines",
-    };
-    InvalidValue::new(reason, "use a number from 1, or 1% to 100%; to update no machine, pause the rollout")
+    let way_out = "use a number from 1, or 1% to 100%; to update no machine, pause the rollout";
+    InvalidValue::new(describe_share_error(error), way_out)
 }
 
 const PAUSED: AnnotatedField = AnnotatedField {
@@ -157,7 +158,21 @@ const PROTECTION: AnnotatedField = AnnotatedField {
 const NO_MAXIMUM: &str = "it is not a duration from 1m to 720h";
 const MAXIMA: &str = "use for example 24h, or remove it";
 
-const ANNOTATED_FIELDS: [AnnotatedField; 5] = [MAX_UNAVAILABLE, PAUSED, REVISION, HISTORY, PROTECTION];
+const PROVISIONING: AnnotatedField = AnnotatedField {
+    path: &[MAX_PROVISIONING_FIELD],
+    annotation: MAX_PROVISIONING,
+    rule: Rule::MaxProvisioning,
+    annotation_rule: Rule::MaxProvisioning,
+    validate_field: |value| Share::from_json(value).err().map(|error| limit_error(&error)),
+    parse_annotation: |text| text.parse().map(share_value).map_err(|error| limit_error(&error)),
+};
+
+fn limit_error(error: &ShareError) -> InvalidValue {
+    InvalidValue::new(describe_share_error(error), "use a number from 1, or 1% to 100%, or remove it")
+}
+
+const ANNOTATED_FIELDS: [AnnotatedField; 6] =
+    [MAX_UNAVAILABLE, PAUSED, REVISION, HISTORY, PROTECTION, PROVISIONING];
 
 /// The pinned revision.
 pub(super) fn pinned_revision(pool: ReviewedPool<'_>) -> Option<String> {

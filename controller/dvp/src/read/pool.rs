@@ -12,6 +12,8 @@ use vmpool_engine::model::{ObjectId, PoolDiskTemplate, PublishedStatus, ScaleDow
 use vmpool_engine::protection;
 use vmpool_engine::revisions::{Fingerprint, RevisionId};
 use vmpool_engine::scale_down::removal::RemovalRecord;
+use vmpool_engine::scale_up::class_slots::list_distinct_classes;
+use vmpool_engine::scale_up::provisioning_limit::read_max_provisioning;
 use vmpool_engine::status::StatusSummary;
 use vmpool_engine::{ParsedPool, Pool};
 use vmpool_platform::activity;
@@ -74,6 +76,11 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         object.metadata.annotations.as_ref(),
         &mut invalid_settings,
     );
+    let max_provisioning = read_max_provisioning(
+        &spec.max_provisioning,
+        object.metadata.annotations.as_ref(),
+        &mut invalid_settings,
+    );
     validation_errors.truncate(limits::VALIDATION_ERRORS);
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
     // They become a message of the status and can quote long values.
@@ -88,6 +95,8 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         desired,
         scale_down_policy: if validation_errors.is_empty() { policy } else { ScaleDownPolicy::Explicit },
         max_protection,
+        max_provisioning,
+        storage_classes: read_storage_classes(spec),
         rollout,
         disks,
         name_block,
@@ -139,6 +148,15 @@ fn disk_template(
         source,
         ..PoolDiskTemplate::new(&template.name, template.lifetime())
     }
+}
+
+/// The storage classes that the disk templates name.
+fn read_storage_classes(spec: &DvpPoolSpec) -> Arc<[Arc<str>]> {
+    let class = |template: &objects::DvpDiskTemplate| {
+        let name = template.spec.pointer("/persistentVolumeClaim/storageClassName");
+        limits::clip_name(name.and_then(Value::as_str).unwrap_or_default()).to_owned()
+    };
+    list_distinct_classes(spec.virtual_disk_templates.iter().map(class))
 }
 
 /// Errors of the templates that prevent the creation of machines. The schema of vmpool rejects all of them.

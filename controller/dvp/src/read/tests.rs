@@ -8,6 +8,7 @@ use vmpool_engine::model::{
     RequestedRevision, RolloutPolicy, StoredTime,
 };
 use vmpool_engine::revisions::{Fingerprint, RevisionId};
+use vmpool_engine::scale_up::provisioning_limit::ProvisioningLimit;
 use vmpool_engine::{Disk, Machine, ObjectId, ParsedPool};
 
 use super::super::objects::{DvpAttachmentObject, DvpDiskObject, DvpMachineObject, DvpPoolObject};
@@ -123,6 +124,38 @@ fn each_setting_that_cannot_be_read_takes_its_safe_value() {
         RolloutPolicy { paused: true, budget: DisruptionBudget::Machines(1), ..RolloutPolicy::default() };
     assert_eq!(rollout(&spec, &json!({})).0, expected);
     assert_eq!(pool(&spec, &json!({})).revision, RequestedRevision { pinned: None, is_unreadable: true });
+}
+
+#[rstest]
+#[case::none(json!({}), json!({}), None)]
+#[case::field(json!({ "maxProvisioning": 3 }), json!({}), Some(ProvisioningLimit::Machines(3)))]
+#[case::annotation(
+    json!({}), json!({ "vmpool.dev/max-provisioning": "10%" }), Some(ProvisioningLimit::Percent(10))
+)]
+#[case::unreadable(json!({ "maxProvisioning": "few" }), json!({}), Some(ProvisioningLimit::Machines(1)))]
+fn the_limit_on_provisioning_is_read(
+    #[case] spec: Value,
+    #[case] annotations: Value,
+    #[case] expected: Option<ProvisioningLimit>,
+) {
+    let pool = pool(&spec, &annotations);
+    assert_eq!(pool.max_provisioning, expected);
+    assert_eq!(pool.invalid_settings.len(), usize::from(spec["maxProvisioning"] == "few"));
+}
+
+#[rstest]
+#[case::no_template(&[], &[""])]
+#[case::no_class(&[Value::Null], &[""])]
+#[case::the_same_class_twice(&[json!("fast"), json!("fast")], &["fast"])]
+#[case::one_without_a_class(&[json!("slow"), Value::Null], &["", "slow"])]
+fn the_storage_classes_are_those_of_the_disk_templates(#[case] classes: &[Value], #[case] expected: &[&str]) {
+    let template = |(number, class): (usize, &Value)| {
+        let claim = json!({ "size": "1Gi", "storageClassName": class });
+        json!({ "name": format!("disk{number}"), "spec": { "persistentVolumeClaim": claim } })
+    };
+    let templates: Vec<Value> = classes.iter().enumerate().map(template).collect();
+    let pool = pool(&json!({ "virtualDiskTemplates": templates }), &json!({}));
+    assert!(pool.storage_classes.iter().map(|class| &**class).eq(expected.iter().copied()));
 }
 
 fn template(reclaim: &Value, spec: &Value) -> PoolDiskTemplate {

@@ -16,6 +16,7 @@ use crate::revisions::{Fingerprint, RevisionId, TemplateParts};
 use crate::scale_down::policy::ScaleDownPolicy;
 use crate::scale_down::removal::{RemovalRecord, RemovedMachines};
 use crate::scale_up::names::{NameBlock, ordinal_name, ordinal_of};
+use crate::scale_up::provisioning_limit::ProvisioningLimit;
 use crate::selector::{LabelMap, Selector};
 
 /// How the machines of a pool are named.
@@ -410,6 +411,11 @@ pub struct Pool<R = CurrentRevision> {
     pub autohealing: Option<AutohealingPolicy>,
     /// The longest time for which a machine can be protected.
     pub max_protection: Duration,
+    /// How many machines may provision at the same time; `None` for any number.
+    pub max_provisioning: Option<ProvisioningLimit>,
+    /// The storage classes that the templates of disks name, each once; an empty name for templates without
+    /// one, and for a pool without templates.
+    pub storage_classes: Arc<[Arc<str>]>,
     /// How the controller names machines.
     pub naming: Naming,
     /// The revision: the requested one, or, in a resolved pool, the current one.
@@ -466,6 +472,8 @@ impl<R> Pool<R> {
             finalizer: Finalizer::default(),
             autohealing: None,
             max_protection: protection::DEFAULT_MAXIMUM,
+            max_provisioning: None,
+            storage_classes: Arc::default(),
             naming: Naming::Random,
             revision,
             rollout: RolloutPolicy::default(),
@@ -573,6 +581,8 @@ impl<R> Pool<R> {
             finalizer,
             autohealing,
             max_protection,
+            max_provisioning,
+            storage_classes,
             naming,
             revision: _,
             rollout,
@@ -605,6 +615,8 @@ impl<R> Pool<R> {
             finalizer,
             autohealing,
             max_protection,
+            max_provisioning,
+            storage_classes,
             naming,
             revision,
             rollout,

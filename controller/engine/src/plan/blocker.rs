@@ -21,6 +21,53 @@ pub enum ProtectedStep {
     Rollout,
 }
 
+/// Which limit on provisioning delays creates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProvisioningScope {
+    /// That of the pool.
+    Pool,
+    /// That of this storage class over all pools. Empty for disks that name no class.
+    StorageClass(Arc<str>),
+}
+
+/// A limit on provisioning that delays creates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitedProvisioning {
+    /// Which limit.
+    pub scope: ProvisioningScope,
+    /// How many machines may provision at the same time.
+    pub limit: usize,
+    /// How many do.
+    pub provisioning: usize,
+}
+
+/// Names the limit, for users.
+impl fmt::Display for LimitedProvisioning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scope, limit, provisioning } = self;
+        let verb = if *provisioning == 1 { "has" } else { "have" };
+        match scope {
+            ProvisioningScope::Pool => write!(
+                f,
+                "maxProvisioning limits machines that have not been ready yet to {limit}, and {provisioning} {verb} \
+                 not: the controller creates further machines as these become ready"
+            ),
+            ProvisioningScope::StorageClass(class) => {
+                f.write_str("the controller limits machines that have not been ready yet ")?;
+                match &**class {
+                    "" => f.write_str("and whose disks name no storage class")?,
+                    class => write!(f, "with disks of storage class {class}")?,
+                }
+                write!(
+                    f,
+                    " to {limit} over all pools, and {provisioning} {verb} not: the pool waits for its turn to \
+                     create further machines"
+                )
+            }
+        }
+    }
+}
+
 /// Why the plan does not contain a step yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocker {
@@ -73,6 +120,8 @@ pub enum Blocker {
         /// When the protection ends; `None` if its annotation cannot be read.
         until: Option<Timestamp>,
     },
+    /// A limit on provisioning delays creates.
+    Provisioning(LimitedProvisioning),
 }
 
 impl fmt::Display for Blocker {
@@ -88,6 +137,7 @@ impl fmt::Display for Blocker {
                 write!(f, "machine {machine} waits until the platform has restored disk {disk}")
             }
             Self::UserAction(what) => f.write_str(what),
+            Self::Provisioning(limited) => limited.fmt(f),
             Self::Reservation { machine } => {
                 write!(
                     f,

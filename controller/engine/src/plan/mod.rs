@@ -38,7 +38,7 @@ pub use crate::rollout::attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcom
 pub use crate::rollout::overridden::{FieldPaths, OverriddenFields};
 pub use crate::rollout::requested_restarts::RequestedRestarts;
 pub use action::{ApplyStage, DeleteReason, DiskDeleteReason, Disruption, PoolAction, WantedWrites};
-pub use blocker::{Blocker, ProtectedStep};
+pub use blocker::{Blocker, LimitedProvisioning, ProtectedStep, ProvisioningScope};
 pub use observed::{
     COLLECTION_GRACE, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot, START_TIMEOUT, mark_superseded,
 };

@@ -14,6 +14,7 @@ use crate::memory::PassMemory;
 use crate::model::{Disk, DiskState, Machine, Pool};
 use crate::revisions::RevisionId;
 use crate::scale_down::removal::RESERVATION_AGE;
+use crate::scale_up::class_slots::ClassSlots;
 
 /// The names that are in use in the pool's namespace.
 pub trait NamesInUse {
@@ -91,11 +92,17 @@ pub struct PlanSettings {
     pub collection_grace: Duration,
     /// Age at which the controller drops a reservation that is not accepted.
     pub reservation_timeout: Duration,
+    /// Whether pools can limit how many of their machines provision at the same time.
+    pub limits_provisioning: bool,
 }
 
 impl Default for PlanSettings {
     fn default() -> Self {
-        Self { collection_grace: COLLECTION_GRACE, reservation_timeout: RESERVATION_AGE }
+        Self {
+            collection_grace: COLLECTION_GRACE,
+            reservation_timeout: RESERVATION_AGE,
+            limits_provisioning: true,
+        }
     }
 }
 
@@ -129,6 +136,8 @@ pub struct ObservedPool<'a> {
     pub memory: &'a PassMemory,
     /// Names in use.
     pub names_in_use: &'a dyn NamesInUse,
+    /// What the limit on provisioning over all pools leaves; `None` without that limit.
+    pub class_slots: Option<ClassSlots>,
 }
 
 impl<'a> ObservedPool<'a> {
@@ -155,6 +164,7 @@ impl<'a> ObservedPool<'a> {
             settings,
             memory,
             names_in_use,
+            class_slots: None,
         }
     }
 
@@ -169,10 +179,20 @@ impl<'a> ObservedPool<'a> {
     /// this leader first observed the pool counts as such: otherwise a change of leaders during an outage
     /// would make old machines look new.
     pub(crate) fn has_been_ready(&self, machine: &Machine) -> bool {
-        let age = Duration::try_from(self.now.duration_since(machine.created)).unwrap_or_default();
         machine.runs()
             || machine.been_ready
-            || age >= self.memory.led_for(self.uptime).saturating_add(START_TIMEOUT)
+            || self.age_of(machine) >= self.memory.led_for(self.uptime).saturating_add(START_TIMEOUT)
+    }
+
+    /// The age of the machine; zero if its creation is in the future.
+    pub(crate) fn age_of(&self, machine: &Machine) -> Duration {
+        Duration::try_from(self.now.duration_since(machine.created)).unwrap_or_default()
+    }
+
+    /// How many machines of the pool may provision at the same time; `None` without a limit.
+    pub fn provisioning_limit(&self) -> Option<usize> {
+        let limit = self.pool.max_provisioning.filter(|_| self.settings.limits_provisioning)?;
+        Some(limit.of(self.pool.desired))
     }
 
     /// The machines of the pool: those whose controller owner reference names the pool, without those that

@@ -18,6 +18,7 @@ use crate::plan::observed::ObservedPool;
 use crate::plan::result::{Plan, Repairs};
 use crate::scale_down::reservations;
 use crate::scale_up::names::{MIN_BLOCK, NameBlock, Namer, ordinal_name};
+use crate::scale_up::provisioning::{await_start_timeout, limit_provisioning};
 
 pub(crate) fn plan_creates(
     observed: &ObservedPool<'_>,
@@ -25,6 +26,7 @@ pub(crate) fn plan_creates(
     disks: Repairs,
     plan: &mut Plan,
 ) {
+    await_start_timeout(observed, plan);
     // A reserved machine that is already gone is not replaced.
     let held = reservations::hold_vanished(observed, plan);
     let machines = observed.pool_machines().count() + held;
@@ -50,11 +52,14 @@ pub(crate) fn plan_creates(
         Repairs::Paused(left) => return plan.back_off(ApplyStage::Create, left),
     }
     let Some((limit, rehearsal)) = loss_limits::limit_machines(observed, plan) else { return };
+    let room = limit_provisioning(observed, plan, repeated.len(), missing);
     let width = match observed.memory.backoff(ApplyStage::Create).batch_size(observed.uptime) {
         Ok(width) => width.min(limit),
         Err(left) => return plan.back_off(ApplyStage::Create, left),
     };
-    let fresh = missing.min(width.saturating_sub(repeated.len()));
+    let repeated = &repeated[..repeated.len().min(room.repeated)];
+    let allowed = missing.min(room.fresh);
+    let fresh = allowed.min(width.saturating_sub(repeated.len()));
     let numbers = match observed.pool.naming {
         Naming::Random => draw_random_names(observed, free_disks, plan, fresh, missing),
         Naming::Ordinal => draw_ordinal_names(observed, plan, fresh, missing),
@@ -76,7 +81,7 @@ pub(crate) fn plan_creates(
             Err(blocker) => plan.blockers.push(blocker),
         }
     }
-    if fresh < missing && plan.actions.len() > others {
+    if fresh < allowed && plan.actions.len() > others {
         // The next pass, which starts at once, plans the rest. If all of these are blocked, the rest is
         // blocked as well, and an immediate pass would not change that.
         plan.requeue_in(Duration::ZERO);
@@ -156,6 +161,9 @@ fn draw_ordinal_names(
     fresh: usize,
     missing: usize,
 ) -> Vec<(Arc<str>, u64)> {
+    if fresh == 0 {
+        return Vec::new();
+    }
     let memory = observed.memory;
     if memory.has_no_storage_conflicts() && memory.has_no_refusals() {
         return free_ordinals(observed).take(fresh).collect();

@@ -4,9 +4,15 @@
 //!
 //! * [`names`]: machine numbers, name blocks, and the names that are computed from them.
 //! * `create`: the planner that creates missing machines.
+//! * [`provisioning_limit`]: the limit of a pool on machines that have not been ready yet.
+//! * [`class_slots`]: the limit over all pools.
+//! * [`provisioning`]: which machines count, and the creates that both limits leave.
 //!
 //! A create also depends on free disks (`disks::allocation`) and on its limits while other clients take away
 //! what the pool creates (`membership::loss_limits`).
 
+pub mod class_slots;
 pub(crate) mod create;
 pub mod names;
+pub mod provisioning;
+pub mod provisioning_limit;

@@ -54,11 +54,23 @@ pub(super) struct PoolHistoryEntry {
     desired: usize,
     scale_down_policy: ScaleDownPolicy,
     name_block: Option<NameBlock>,
+    /// How many machines may provision at the same time; `None` without a limit.
+    provisioning_limit: Option<usize>,
 }
 
 impl PoolHistoryEntry {
     pub(super) fn of(pool: &Pool) -> Self {
-        Self { desired: pool.desired, scale_down_policy: pool.scale_down_policy, name_block: pool.name_block }
+        Self {
+            desired: pool.desired,
+            scale_down_policy: pool.scale_down_policy,
+            name_block: pool.name_block,
+            provisioning_limit: pool.max_provisioning.map(|limit| limit.of(pool.desired)),
+        }
+    }
+
+    /// How many machines may provision at the same time; `None` without a limit.
+    pub(super) fn provisioning_limit(&self) -> Option<usize> {
+        self.provisioning_limit
     }
 
     /// The desired number of machines.
@@ -278,6 +290,7 @@ impl Api {
             check_invariant(machines <= bound, || {
                 format!("I2: {machines} machines where at most {bound} were desired")
             })?;
+            self.check_provisioning(basis, strays)?;
             let held = self.held(&draft.name, basis);
             check_invariant(machines + held <= bound, || {
                 format!("I6: {} takes the place of one of {held} machines that are being removed", draft.name)

@@ -42,6 +42,8 @@ pub(super) enum SimulationStep {
     Policies(usize),
     /// A client takes the owner from all machines of the pool.
     TakeAll,
+    /// A user limits provisioning to this number of machines; 0 for no limit.
+    Limit(usize),
     /// A step on retained disks.
     Disk(DiskStep),
 }
@@ -50,6 +52,15 @@ impl SimulationStep {
     /// Decodes a step from a random number: its kind from the remainder, its argument from the quotient.
     pub(super) fn from_number(number: u32) -> Self {
         Self::of(number % 120, usize::try_from(number / 120).expect("small"))
+    }
+
+    /// The same, with changes of the limit on provisioning.
+    pub(super) fn from_number_with_limits(number: u32) -> Self {
+        let (kind, argument) = (number % 124, usize::try_from(number / 124).expect("small"));
+        match kind.checked_sub(120) {
+            Some(_) => Self::Limit(argument % 5),
+            None => Self::of(kind, argument),
+        }
     }
 
     /// The same, including steps on retained disks.

@@ -45,6 +45,18 @@ proptest! {
         run(naming, desired, opened, numbers.into_iter().map(SimulationStep::from_number)).map_err(TestCaseError::fail)?;
     }
 
+    /// I16.
+    #[test]
+    fn pools_with_a_limit_on_provisioning_keep_the_invariants_and_converge(
+        naming in prop::sample::select(&[Naming::Random, Naming::Ordinal][..]),
+        desired in 0usize..9,
+        limit in 1usize..4,
+        numbers in prop::collection::vec(any::<u32>(), 0..300),
+    ) {
+        let steps = numbers.into_iter().map(SimulationStep::from_number_with_limits);
+        run(naming, desired, 0, std::iter::once(SimulationStep::Limit(limit)).chain(steps)).map_err(TestCaseError::fail)?;
+    }
+
     #[test]
     fn an_explicit_pool_loses_only_targets(
         desired in 1usize..9,

@@ -17,6 +17,7 @@ use crate::model::{
 };
 use crate::protection::{ProtectionEnd, time_after};
 use crate::scale_up::names::NameBlock;
+use crate::scale_up::provisioning_limit::ProvisioningLimit;
 use crate::testing::{numbered_machine_name, running_machine};
 use crate::{Plan, PoolAction};
 
@@ -260,6 +261,11 @@ impl EngineSimulation {
             SimulationStep::Scale(desired) => {
                 self.api.edit_pool(|pool| pool.desired = desired);
                 self.tell(format_args!("owner: replicas {desired}"));
+            }
+            SimulationStep::Limit(machines) => {
+                let limit = (machines > 0).then_some(ProvisioningLimit::Machines(machines));
+                self.api.edit_pool(|pool| pool.max_provisioning = limit);
+                self.tell(format_args!("owner: limits provisioning to {limit:?}"));
             }
             SimulationStep::Policy(which) => self.set_scale_down_policy(which),
             SimulationStep::Quota(free) => {

@@ -36,7 +36,10 @@ impl BlockedSteps {
                 }
                 Blocker::PendingDisk { machine, .. } => waiting.push((machine, blocker.to_string())),
                 // Conditions of their own report these.
-                Blocker::UserAction(_) | Blocker::Backoff { .. } | Blocker::Protection { .. } => {}
+                Blocker::UserAction(_)
+                | Blocker::Backoff { .. }
+                | Blocker::Protection { .. }
+                | Blocker::Provisioning(_) => {}
             }
         }
         let existing = existing_waiting_machines(observed, &waiting);

@@ -3,8 +3,11 @@
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::annotations::{INSTANCETYPE_POLICY, NAME_GENERATION, REVISION_HISTORY_LIMIT};
 use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
-use vmpool_api::{DurationError, GoDuration};
+use vmpool_api::{DurationError, GoDuration, Share, ShareError};
 use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
+use vmpool_engine::scale_up::provisioning_limit::{
+    MAX_PROVISIONING, MAX_PROVISIONING_FIELD, describe_share_error,
+};
 use vmpool_platform::value::{json_at_path, json_field};
 
 use super::super::pins::policy::{self, InstancetypePolicy};
@@ -14,10 +17,11 @@ use super::pool::KubeVirtPoolView;
 use super::rule::Rule;
 
 /// The fields of the spec that this version of vmpool knows.
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 13] = [
     "autohealing",
     "instancetypePolicy",
     MAX_PROTECTION_FIELD,
+    MAX_PROVISIONING_FIELD,
     "maxUnavailable",
     "nameGeneration",
     "paused",
@@ -60,6 +64,31 @@ pub(super) fn check_max_protection(
         }
         let reason = "it is not a duration from 1m to 720h";
         findings.refuse(Rule::MaxProtection, path, limit, reason, "use for example 24h, or remove it");
+    }
+}
+
+/// The field and the annotation that limit provisioning, as far as they change.
+pub(super) fn check_max_provisioning(
+    old: Option<KubeVirtPoolView<'_>>,
+    new: KubeVirtPoolView<'_>,
+    findings: &mut Findings,
+) {
+    let (field, annotation) = (new.part(MAX_PROVISIONING_FIELD), new.annotation(MAX_PROVISIONING));
+    let mut refuse = |path: String, value: &Value, error: &ShareError| {
+        let way_out = "use a number from 1, or 1% to 100%, or remove it";
+        findings.refuse(Rule::MaxProvisioning, path, value, describe_share_error(error), way_out);
+    };
+    if !field.is_null()
+        && old.is_none_or(|old| old.part(MAX_PROVISIONING_FIELD) != field)
+        && let Err(error) = Share::from_json(field)
+    {
+        refuse(format!("spec.{MAX_PROVISIONING_FIELD}"), field, &error);
+    }
+    if let Some(text) = annotation.as_str()
+        && old.is_none_or(|old| old.annotation(MAX_PROVISIONING) != annotation)
+        && let Err(error) = text.parse::<Share>()
+    {
+        refuse(format!("metadata.annotations[{MAX_PROVISIONING}]"), annotation, &error);
     }
 }
 

@@ -1,5 +1,6 @@
 use rstest::rstest;
 use serde_json::{Value, json};
+use vmpool_engine::scale_up::provisioning_limit::ProvisioningLimit;
 
 use super::super::fixtures;
 use super::*;
@@ -98,6 +99,39 @@ fn pool_with(settings: &Value) -> ParsedPool {
         object["spec"][field] = value.clone();
     }
     read_pool(&serde_json::from_value(object).unwrap())
+}
+
+#[rstest]
+#[case::none(Value::Null, None, None)]
+#[case::field(json!("10%"), None, Some(ProvisioningLimit::Percent(10)))]
+#[case::annotation(Value::Null, Some("4"), Some(ProvisioningLimit::Machines(4)))]
+#[case::unreadable(json!(0), None, Some(ProvisioningLimit::Machines(1)))]
+fn the_limit_on_provisioning_is_read(
+    #[case] field: Value,
+    #[case] annotation: Option<&str>,
+    #[case] expected: Option<ProvisioningLimit>,
+) {
+    let mut object = fixtures::recorded_pool();
+    object["spec"]["maxProvisioning"] = field.clone();
+    if let Some(text) = annotation {
+        object["metadata"]["annotations"]["vmpool.dev/max-provisioning"] = json!(text);
+    }
+    let pool = read_pool(&serde_json::from_value(object).unwrap());
+    assert_eq!(pool.max_provisioning, expected);
+    assert_eq!(pool.invalid_settings.len(), usize::from(field == 0));
+}
+
+#[test]
+fn the_storage_classes_are_those_of_the_data_volume_templates() {
+    let mut object = fixtures::recorded_pool();
+    let template = |spec: Value| json!({ "metadata": { "name": "disk" }, "spec": spec });
+    object["spec"]["virtualMachineTemplate"]["spec"]["dataVolumeTemplates"] = json!([
+        template(json!({ "storage": { "storageClassName": "fast" } })),
+        template(json!({ "pvc": { "storageClassName": "slow" } })),
+        template(json!({ "storage": {} })),
+    ]);
+    let pool = read_pool(&serde_json::from_value(object).unwrap());
+    assert!(pool.storage_classes.iter().map(|class| &**class).eq(["", "fast", "slow"]));
 }
 
 #[rstest]

@@ -6,6 +6,8 @@ use serde_json::Value;
 use vmpool_api::kubevirt::values::StatePreservation;
 use vmpool_engine::limits;
 use vmpool_engine::model::{DisruptionBudget, ObjectId, StorageTemplate};
+use vmpool_engine::scale_up::class_slots::list_distinct_classes;
+use vmpool_engine::scale_up::provisioning_limit::MAX_PROVISIONING_FIELD;
 
 use super::super::history_limit;
 use super::super::keys::LABEL_VALUE;
@@ -50,6 +52,8 @@ pub struct PoolSettings {
     pub max_unavailable: DisruptionBudget,
     /// `spec.maxProtection`, raw: it is read together with the annotation.
     pub max_protection: Value,
+    /// `spec.maxProvisioning`, raw: it is read together with the annotation.
+    pub max_provisioning: Value,
     /// `spec.revisionHistoryLimit`, raw: it is read together with the annotation.
     pub history_limit: Value,
     /// How surplus machines are removed.
@@ -60,6 +64,8 @@ pub struct PoolSettings {
     pub names: NameGenerationSettings,
     /// The DataVolume templates.
     pub data_volume_templates: Vec<StorageTemplate>,
+    /// The storage classes that they name.
+    pub storage_classes: Arc<[Arc<str>]>,
     /// When machines that fail to start are replaced; `None` if they are not.
     pub autohealing: Option<AutohealingSettings>,
     /// Selects the machines of the pool. `None` if it cannot be read, or does not match the template; the
@@ -127,11 +133,13 @@ fn read_settings_with_errors(
         paused: strategy::read_paused(&spec["paused"], &mut messages),
         max_unavailable: strategy::read_disruption_budget(&spec["maxUnavailable"], &mut messages),
         max_protection: spec["maxProtection"].clone(),
+        max_provisioning: spec[MAX_PROVISIONING_FIELD].clone(),
         history_limit: spec[history_limit::FIELD].clone(),
         scale_in: strategy::read_scale_in_strategy(&spec["scaleInStrategy"], &mut messages),
         update: strategy::read_update_strategy(&spec["updateStrategy"], &mut messages),
         names: strategy::read_name_generation(&spec["nameGeneration"], &mut messages),
         data_volume_templates: data_volume_templates(&spec["virtualMachineTemplate"]),
+        storage_classes: read_storage_classes(&spec["virtualMachineTemplate"]),
         autohealing: strategy::read_autohealing(&spec["autohealing"], &mut messages),
         selector: LabelSelector::read(&spec["selector"])
             .map_err(|error| validation_errors.push(format!("selector: {error}")))
@@ -155,6 +163,17 @@ fn data_volume_templates(template: &Value) -> Vec<StorageTemplate> {
     };
     let template = |name: Arc<str>| StorageTemplate { volume: volume(&name), name };
     templates.iter().filter_map(name).map(template).collect()
+}
+
+/// The storage classes that the DataVolume templates name.
+fn read_storage_classes(template: &Value) -> Arc<[Arc<str>]> {
+    let templates = template["spec"]["dataVolumeTemplates"].as_array().into_iter().flatten();
+    let class = |template: &Value| {
+        let spec = &template["spec"];
+        let names = ["storage", "pvc"].map(|kind| spec[kind]["storageClassName"].as_str());
+        limits::clip_name(names.into_iter().flatten().next().unwrap_or_default()).to_owned()
+    };
+    list_distinct_classes(templates.map(class))
 }
 
 /// Errors of the spec that prevent the creation of machines. The admission rules and the schema reject all of

@@ -43,6 +43,7 @@ fn a_recorded_pool_is_read_with_the_defaults() {
             paused: false,
             max_unavailable: DisruptionBudget::Percent(100),
             max_protection: Value::Null,
+            max_provisioning: Value::Null,
             history_limit: Value::Null,
             scale_in: ScaleIn {
                 mode: ScaleInMode::Proactive,
@@ -56,6 +57,7 @@ fn a_recorded_pool_is_read_with_the_defaults() {
                 ..NameGenerationSettings::NONE
             },
             data_volume_templates: vec![storage("root", Some("root"))],
+            storage_classes: [Arc::from("")].into(),
             autohealing: None,
             selector: None,
         }

@@ -9,6 +9,7 @@ use vmpool_engine::failure::{FailureReason, PoolFailure};
 use vmpool_engine::limits::shorten_message;
 use vmpool_engine::model::{Finalizer, UnusableTemplate};
 use vmpool_engine::plan::{ApplyStage, PoolSnapshot};
+use vmpool_engine::scale_up::class_slots::ClassSlots;
 use vmpool_engine::{Machine, ObservedPool, Plan, Pool, PoolAction, Uid, plan_pass};
 use vmpool_kit::object::object_version;
 use vmpool_platforms::{Platform, former_pool, is_controlled_by};
@@ -18,11 +19,13 @@ use super::lost::observe_losses;
 use super::unread::{NoPlan, at_shown_revision, may_read, record_failed_read};
 use crate::metrics::{PassResult, PassStep, PassTimer};
 use crate::pools::apply::random_jitter;
+use crate::pools::class_slots::request_slots;
 use crate::pools::context::{CachedNames, PoolContext, PoolMemory};
 use crate::pools::events::PoolEvent;
 use crate::pools::live::{MetadataOnly, ReadError};
 use crate::pools::observe::{self, resolve_overdue_ledgers};
 use crate::pools::pool_entry::{CachedPool, PoolEntry};
+use crate::pools::pool_key::PoolKey;
 use crate::pools::revisions;
 use crate::pools::revisions::pool_revisions::PoolRevisions;
 use crate::pools::revisions::templates::Templates;
@@ -96,7 +99,7 @@ pub(super) async fn observe_and_plan<P: Platform>(
     let mut is_live = is_behind;
     let mut is_counted = false;
     loop {
-        let plan = plan_pool(context, &pool, &snapshot, state);
+        let plan = plan_pool(context, &pool, &snapshot, state, None);
         state.effort += timer.record(&context.leader.env, PassStep::Plan);
         if plan.needs_live_pool() && !is_live {
             let live = read_live(context, &pool, state).await;
@@ -118,11 +121,18 @@ pub(super) async fn observe_and_plan<P: Platform>(
                 // Otherwise the pool would keep an object that is being deleted.
                 true if pool.facts.revision.copies_wanted => plan.revision_only(),
                 true => Plan::default(),
-                false => plan,
+                false => match request_slots(context, &pool, &snapshot, state, &plan) {
+                    Some(slots) => plan_pool(context, &pool, &snapshot, state, Some(slots)),
+                    None => plan,
+                },
             };
             let templates = read_planned_templates(context, &pool, state, &plan.actions).await?;
             state.memory.reading.reset();
             withhold_unresolved(context, &pool, state, &mut plan, &templates);
+            if state.unresolved.is_some() {
+                // The pool would keep slots from others that it cannot use.
+                context.class_slots.withdraw(&PoolKey::of(&pool.facts), context.leader.env.uptime());
+            }
             return Ok(PassDecision { pool, snapshot, plan, templates, events });
         }
     }
@@ -165,12 +175,13 @@ fn plan_pool<P: Platform>(
     pool: &PoolEntry<P>,
     snapshot: &PoolSnapshot,
     state: &PoolMemory,
+    class_slots: Option<ClassSlots>,
 ) -> Plan {
     let names = CachedNames { context, namespace: &pool.facts.namespace };
     let stored = state.revisions.as_ref().map(PoolRevisions::ids).unwrap_or_default();
     let settings = context.settings.of_plans();
-    let mut plan =
-        plan_pass(&ObservedPool::new(snapshot, &pool.facts, &stored, settings, &state.memory, &names));
+    let observed = ObservedPool::new(snapshot, &pool.facts, &stored, settings, &state.memory, &names);
+    let mut plan = plan_pass(&ObservedPool { class_slots, ..observed });
     // Before anything is read live for the plan: a pool that waits sends no request. The change of the image
     // wakes it, and the resync is the safety interval.
     if pool.facts.images.is_some() {

@@ -12,6 +12,7 @@ mod other_namespaces;
 mod overridden;
 mod problems;
 mod protection;
+mod provisioning;
 mod reads;
 mod revisions;
 mod rollouts;

@@ -79,6 +79,10 @@ fn a_value_that_cannot_be_read_is_refused_by_name(
 #[case::deadline(&["--request-deadline=9s"], "--request-deadline 9s must be shorter than")]
 #[case::slow_writes(&["--slow-write-deadline=7s"], "--slow-write-deadline must be between --request-deadline, which is 8s")]
 #[case::reservations(&["--reservation-timeout=999ms"], "--reservation-timeout must be at least 1s, not 999ms")]
+#[case::a_limit_without_its_gate(
+    &["--max-provisioning-per-storage-class=5"],
+    "--max-provisioning-per-storage-class requires the feature gate ProvisioningLimit"
+)]
 #[case::short_lease(&["--lease-duration=4s", "--lease-renew-interval=1s"], "--request-deadline 8s must be")]
 fn invalid_values_are_rejected_in_one_line(#[case] arguments: &[&str], #[case] expected: &str) {
     let error = parse(arguments).unwrap().settings().unwrap_err().to_string();
@@ -103,6 +107,10 @@ fn flags_become_settings() {
         let settings = parse(&["--kubevirt-conditions", text]).unwrap().settings().unwrap();
         assert_eq!(settings.kubevirt_conditions, policy);
     }
+    assert!(!settings.limits_provisioning, "the feature gate is off by default");
+    let arguments = ["--feature-gates=ProvisioningLimit=true", "--max-provisioning-per-storage-class=7"];
+    let settings = parse(&arguments).unwrap().settings().unwrap();
+    assert_eq!((settings.limits_provisioning, settings.max_provisioning_per_class), (true, 7));
     let arguments = ["--reservation-timeout=3s", "--disk-collection-grace=2s"];
     let settings = parse(&arguments).unwrap().settings().unwrap();
     assert_eq!(settings.reservation_timeout, Duration::from_secs(3));

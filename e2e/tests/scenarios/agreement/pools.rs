@@ -200,6 +200,19 @@ pub(super) fn fields() -> Vec<(&'static str, Vec<Value>)> {
         ),
         ("/spec/revisionHistoryLimit", vec![json!(0), json!(-1), json!("3")]),
         (
+            "/spec/maxProvisioning",
+            vec![
+                json!(1),
+                json!(0),
+                json!("10%"),
+                json!("100%"),
+                json!("101%"),
+                json!("3"),
+                json!(""),
+                json!(true),
+            ],
+        ),
+        (
             "/spec/maxProtection",
             vec![
                 json!("90m"),

@@ -123,6 +123,18 @@ fn durations_are_compared_by_their_length(#[case] field: &str, #[case] annotatio
     assert_eq!(warned(&World::complete().create(&both)), expected);
 }
 
+#[rstest]
+#[case::a_number(json!(1), true)]
+#[case::a_percentage(json!("10%"), true)]
+#[case::zero(json!(0), false)]
+#[case::a_number_as_a_text(json!("3"), false)]
+#[case::more_than_all(json!("101%"), false)]
+fn the_limit_on_provisioning_is_a_share(#[case] value: Value, #[case] allowed: bool) {
+    let limited = with(pool(), "/spec/maxProvisioning", value);
+    let expected = (!allowed).then_some(Rule::MaxProvisioning);
+    assert_eq!(refused(&World::complete().create(&limited)), expected);
+}
+
 /// Held by the field, and held by the annotation with an unchanged spec.
 fn held() -> [Value; 2] {
     [rollout(json!({ "revision": ID })), annotated(pool(), REVISION, ID)]

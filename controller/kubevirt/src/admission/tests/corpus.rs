@@ -391,6 +391,22 @@ fn the_annotation_for_name_generation_has_known_fields() {
 }
 
 #[test]
+fn the_limit_on_provisioning_is_checked_when_it_changes() {
+    let annotated =
+        |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/max-provisioning": text }));
+    assert_eq!(refused(&create(&annotated("0"))), [Rule::MaxProvisioning]);
+    assert_eq!(refused(&create(&annotated("5"))), []);
+    let (good, bad) = (annotated("10%"), annotated("few"));
+    assert_eq!(refused(&judge(Some(&good), &bad)), [Rule::MaxProvisioning], "without a change of the spec");
+    assert_eq!(refused(&judge(Some(&bad), &bad)), []);
+    let field = |value: Value| with(pool(), "/spec/maxProvisioning", value);
+    for bad in [json!(0), json!("3"), json!("101%"), json!(true)] {
+        assert_eq!(refused(&create(&field(bad.clone()))), [Rule::MaxProvisioning], "{bad}");
+    }
+    assert_eq!(refused(&create(&field(json!(3)))), []);
+}
+
+#[test]
 fn the_longest_protection_is_checked_when_it_changes() {
     let limited =
         |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/max-protection": text }));

@@ -63,9 +63,10 @@ const ANNOTATIONS: [&str; 5] =
     ["rollout-paused", "rollout-max-unavailable", "rollout-revision", "revision-history-limit", "names"];
 /// Fields that determine whether the pool can have machines and how many, and fields that other clients
 /// write.
-const OTHERS: [&str; 12] = [
+const OTHERS: [&str; 13] = [
     "/spec",
     "/spec/replicas",
+    "/spec/maxProvisioning",
     "/spec/virtualMachineTemplate",
     "/spec/virtualMachineTemplate/metadata",
     "/spec/virtualMachineTemplate/spec",
