@@ -19,6 +19,7 @@ pub use machine::{
 pub(crate) use pool::InstanceTransition;
 pub use pool::{
     AutohealingPolicy, CurrentRevision, DisruptionBudget, Finalizer, Lifetime, MachineFilter, Membership,
-    Naming, ParsedPool, PinReport, Pool, PoolDiskTemplate, Preservation, PublishedStatus, RequestedRevision,
-    Restarts, RolloutPolicy, StatusContent, StatusSummary, StorageTemplate, UnusableTemplate, UsedCopy,
+    Naming, ParsedPool, PinReport, Pool, PoolDiskTemplate, PoolSpec, Preservation, PublishedStatus,
+    RequestedRevision, Restarts, RolloutPolicy, StatusContent, StatusSummary, StorageTemplate,
+    UnusableTemplate, UsedCopy,
 };

@@ -14,7 +14,7 @@ use vmpool_engine::model::{
 use vmpool_engine::protection::{self, Protection};
 use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
-use vmpool_engine::{Machine, ObjectId, ParsedPool, Pool};
+use vmpool_engine::{Machine, ObjectId, ParsedPool, Pool, PoolSpec};
 use vmpool_platform::copied_pool::hold_error;
 use vmpool_platform::intern::InternTable;
 use vmpool_platform::intern::intern_text;
@@ -95,7 +95,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         }
         _ => (ScaleDownPolicy::Explicit, MachineFilter::default()),
     };
-    Pool {
+    let spec = PoolSpec {
         generation,
         deleting,
         desired: replicas,
@@ -126,8 +126,9 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         validation_errors,
         invalid_settings,
         template_variant: policy.map(|policy| intern_text(limits::clip_name(policy))),
-        ..Pool::new(id, &namespace, RequestedRevision::default())
-    }
+        ..PoolSpec::new(id, &namespace)
+    };
+    Pool { spec, revision: RequestedRevision::default() }
 }
 
 /// When the controller updates machines, and which component restarts them.

@@ -15,7 +15,7 @@ use tracing::Instrument;
 use vmpool_engine::failure::PoolFailure;
 use vmpool_engine::plan::PoolSnapshot;
 use vmpool_engine::status::{Availability, find_detached_disks, first_start_problem};
-use vmpool_engine::{ObservedPool, Plan, Pool, compute_status};
+use vmpool_engine::{ObservedPool, Plan, compute_status};
 use vmpool_kit::object::object_version;
 use vmpool_kit::passes::PassEnd;
 use vmpool_kit::queue::Requeue;
@@ -229,7 +229,8 @@ fn as_published<P: Platform>(pool: &PoolEntry<P>, state: &PoolMemory) -> Option<
     if unseen.is_none() && state.unresolved.is_none() && used_copies.is_none() {
         return None;
     }
-    let mut facts = Pool { unresolved: state.unresolved.clone(), ..pool.facts.clone() };
+    let mut facts = pool.facts.clone();
+    facts.unresolved.clone_from(&state.unresolved);
     if let Some(used_copies) = used_copies {
         facts.revision.used_copies = used_copies;
     }

@@ -13,7 +13,7 @@ use vmpool_engine::protection;
 use vmpool_engine::revisions::{Fingerprint, RevisionId};
 use vmpool_engine::scale_down::removal::RemovalRecord;
 use vmpool_engine::status::StatusSummary;
-use vmpool_engine::{ParsedPool, Pool};
+use vmpool_engine::{ParsedPool, Pool, PoolSpec};
 use vmpool_platform::activity;
 use vmpool_platform::copied_pool::hold_error;
 
@@ -82,7 +82,7 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
     let name_block = annotation_value(&object.metadata, annotations::NAMES).and_then(|text| {
         text.parse().inspect_err(|error| tracing::warn!(%error, "ignoring the name block")).ok()
     });
-    Pool {
+    let spec = PoolSpec {
         generation: object.metadata.generation.unwrap_or_default(),
         deleting: object.metadata.deletion_timestamp.is_some(),
         desired,
@@ -96,8 +96,9 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         published: published_status(&object.status, &id),
         validation_errors,
         invalid_settings,
-        ..Pool::new(id, object.metadata.namespace.as_deref().unwrap_or_default(), revision)
-    }
+        ..PoolSpec::new(id, object.metadata.namespace.as_deref().unwrap_or_default())
+    };
+    Pool { spec, revision }
 }
 
 /// For an unreadable setting, disks are kept: without ttl, or with all free disks kept.

@@ -1,6 +1,7 @@
 //! Pools: the spec, and the state that annotations and status store.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -381,9 +382,34 @@ impl CurrentRevision {
 /// A pool as its object contains it. Its current revision is not known: that depends on the stored revisions.
 pub type ParsedPool = Pool<RequestedRevision>;
 
-/// A pool: its spec, and the state that its annotations and its status store.
+/// A pool with a revision: the requested one, or, in a resolved pool, the current one. It is read as its
+/// spec.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pool<R = CurrentRevision> {
+    /// What its object contains.
+    pub spec: PoolSpec,
+    /// The revision.
+    pub revision: R,
+}
+
+impl<R> Deref for Pool<R> {
+    type Target = PoolSpec;
+
+    fn deref(&self) -> &PoolSpec {
+        &self.spec
+    }
+}
+
+impl<R> DerefMut for Pool<R> {
+    fn deref_mut(&mut self) -> &mut PoolSpec {
+        &mut self.spec
+    }
+}
+
+/// What the object of a pool contains, without its revision: its spec, and the state that its annotations and
+/// its status store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolSpec {
     /// Name and UID.
     pub id: ObjectId,
     /// `metadata.namespace`.
@@ -412,9 +438,7 @@ pub struct Pool<R = CurrentRevision> {
     pub max_protection: Duration,
     /// How the controller names machines.
     pub naming: Naming,
-    /// The revision: the requested one, or, in a resolved pool, the current one.
-    pub revision: R,
-    /// How the controller applies it to existing machines.
+    /// How the controller applies the revision to existing machines.
     pub rollout: RolloutPolicy,
     /// The disk templates. The list is empty if the platform stores disks inside the machine object.
     pub disks: Vec<PoolDiskTemplate>,
@@ -425,7 +449,7 @@ pub struct Pool<R = CurrentRevision> {
     pub storage_moves: BTreeMap<u64, Arc<str>>,
     /// The current name block; `None` before the first one.
     pub name_block: Option<NameBlock>,
-    /// The removal record. If it cannot be read, it is empty and [`Pool::validation_errors`] contains the
+    /// The removal record. If it cannot be read, it is empty and [`PoolSpec::validation_errors`] contains the
     /// error.
     pub record: RemovalRecord,
     /// The machines that targeted removals deleted, on a platform whose names return.
@@ -449,9 +473,9 @@ pub struct Pool<R = CurrentRevision> {
     pub images: Option<UnusableTemplate>,
 }
 
-impl<R> Pool<R> {
+impl PoolSpec {
     /// A valid pool without machines, disk templates, stored state and special settings.
-    pub fn new(id: ObjectId, namespace: &str, revision: R) -> Self {
+    pub fn new(id: ObjectId, namespace: &str) -> Self {
         Self {
             id,
             namespace: namespace.into(),
@@ -467,7 +491,6 @@ impl<R> Pool<R> {
             autohealing: None,
             max_protection: protection::DEFAULT_MAXIMUM,
             naming: Naming::Random,
-            revision,
             rollout: RolloutPolicy::default(),
             disks: Vec::new(),
             storage_templates: Vec::new(),
@@ -557,76 +580,6 @@ impl<R> Pool<R> {
         self.disks.iter().any(|known| *known.name == *name)
     }
 
-    /// The pool with another kind of revision.
-    pub fn with_revision<S>(self, revision: S) -> Pool<S> {
-        let Self {
-            id,
-            namespace,
-            generation,
-            deleting,
-            desired,
-            paused,
-            scale_down_policy,
-            scale_down_selection,
-            preservation,
-            membership,
-            finalizer,
-            autohealing,
-            max_protection,
-            naming,
-            revision: _,
-            rollout,
-            disks,
-            storage_templates,
-            storage_moves,
-            name_block,
-            record,
-            removed,
-            writers,
-            published,
-            status_content: status_scope,
-            validation_errors,
-            invalid_settings,
-            unresolved,
-            template_variant,
-            images,
-        } = self;
-        Pool {
-            id,
-            namespace,
-            generation,
-            deleting,
-            desired,
-            paused,
-            scale_down_policy,
-            scale_down_selection,
-            preservation,
-            membership,
-            finalizer,
-            autohealing,
-            max_protection,
-            naming,
-            revision,
-            rollout,
-            disks,
-            storage_templates,
-            storage_moves,
-            name_block,
-            record,
-            removed,
-            writers,
-            published,
-            status_content: status_scope,
-            validation_errors,
-            invalid_settings,
-            unresolved,
-            template_variant,
-            images,
-        }
-    }
-}
-
-impl<R> Pool<R> {
     /// Whether a disk is being provisioned from another source than its disk template names by now, and
     /// contains no data.
     pub fn supersedes(&self, disk: &Disk) -> bool {
