@@ -225,14 +225,14 @@ fn as_published<P: Platform>(pool: &PoolEntry<P>, state: &PoolMemory) -> Option<
     let unseen = state.last_status.as_ref().filter(|last| object_version(&*pool.object) < last.version);
     let current = &pool.facts.revision;
     let used_copies = state.revisions.as_ref().map(|revisions| revisions.used_copies(current));
-    let used_copies = used_copies.filter(|used| *used != current.used_copies);
+    let used_copies = used_copies.filter(|used| *used != current.copies.used);
     if unseen.is_none() && state.unresolved.is_none() && used_copies.is_none() {
         return None;
     }
     let mut facts = pool.facts.clone();
     facts.unresolved.clone_from(&state.unresolved);
     if let Some(used_copies) = used_copies {
-        facts.revision.used_copies = used_copies;
+        facts.revision.copies.used = used_copies;
     }
     if let Some(last) = unseen {
         facts.published = last.became.clone();

@@ -13,7 +13,7 @@ use crate::model::disk::{Disk, DiskState};
 use crate::model::exclusion::Exclusion;
 use crate::model::machine::{Machine, Selectable};
 use crate::protection;
-use crate::revisions::{Fingerprint, RevisionId, TemplateParts};
+use crate::revisions::{Fingerprint, RevisionCopies, RevisionId, TemplateParts, UsedCopy};
 use crate::scale_down::policy::ScaleDownPolicy;
 use crate::scale_down::removal::{RemovalRecord, RemovedMachines};
 use crate::scale_up::names::{NameBlock, ordinal_name, ordinal_of};
@@ -267,33 +267,6 @@ pub struct UnusableTemplate {
     pub message: String,
 }
 
-/// How a pinned copy differs from the object that it was made from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PinReport {
-    /// The reason in the condition.
-    pub reason: ConditionReason,
-    /// A sentence with the object, and what to do.
-    pub message: String,
-}
-
-/// An object that the template refers to, and the copy of it that machines use, as the status shows them. An
-/// empty text is a field that the reference does not have.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UsedCopy {
-    /// The field of the template with the reference.
-    pub field: &'static str,
-    /// Name of the object.
-    pub name: Arc<str>,
-    /// Kind of the object, in the spelling of the template.
-    pub kind: Arc<str>,
-    /// Name of the copy.
-    pub copy: Arc<str>,
-    /// The volume whose labels name the object.
-    pub volume: Arc<str>,
-    /// What happens if they do not, as the template spells it.
-    pub volume_policy: Arc<str>,
-}
-
 /// The revision that a pool requests, as its spec or an annotation contains it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestedRevision {
@@ -305,7 +278,6 @@ pub struct RequestedRevision {
 
 /// The current revision of a pool, as the stored revisions determine it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts about one revision")]
 pub struct CurrentRevision {
     /// Its identity.
     pub id: RevisionId,
@@ -321,31 +293,8 @@ pub struct CurrentRevision {
     /// Stored revisions of other templates that a later stored revision has, too. None is kept for a
     /// rollback.
     pub superseded: Vec<RevisionId>,
-    /// Whether the pool lost a copy of an object that the template refers to, because a client deleted the
-    /// copy, or removed the pool from its owners. Storing the revision again restores the copy.
-    pub copies_lost: bool,
-    /// Whether an object that the template refers to is being deleted, and no stored revision contains a copy
-    /// of it. The controller then stores this revision although no machine needs it yet: otherwise the pool
-    /// would have to keep the object.
-    pub copies_wanted: bool,
-    /// The stored revision whose copies this one contains when it is stored. It is not deleted before.
-    pub inherits: Option<RevisionId>,
-    /// The stored revisions of other templates that lost a copy. Their machines cannot start without it.
-    pub others_lost: Vec<RevisionId>,
-    /// Whether the cluster does not let machines share copies of objects, so that the controller writes the
-    /// objects into the machines.
-    pub pins_unavailable: bool,
-    /// How the copies of this revision differ from the objects as they are now; `None` if they do not, or
-    /// this is unknown.
-    pub pins_outdated: Option<PinReport>,
-    /// What machines of the stored revisions refer to, in the spelling of
-    /// [`MachineReferences::text`](super::MachineReferences). Revisions without copies are absent, because
-    /// the platform may complete the references of their machines.
-    pub references: BTreeMap<RevisionId, Arc<str>>,
-    /// The copies that machines of this revision use, without those of a revision that is not stored.
-    pub used_copies: Arc<[UsedCopy]>,
-    /// Copies of objects that the pool owns and that no stored revision and no machine refers to.
-    pub unused_copies: Vec<ObjectId>,
+    /// What is known of the copies of objects that the templates of the pool refer to.
+    pub copies: RevisionCopies,
     /// The parts of the templates of the stored revisions, and of this one, as far as they are known.
     pub template_parts: BTreeMap<RevisionId, TemplateParts>,
 }
@@ -360,15 +309,7 @@ impl CurrentRevision {
             held: false,
             same_template: Vec::new(),
             superseded: Vec::new(),
-            copies_lost: false,
-            copies_wanted: false,
-            inherits: None,
-            others_lost: Vec::new(),
-            pins_unavailable: false,
-            pins_outdated: None,
-            references: BTreeMap::new(),
-            used_copies: Arc::default(),
-            unused_copies: Vec::new(),
+            copies: RevisionCopies::default(),
             template_parts: BTreeMap::new(),
         }
     }
