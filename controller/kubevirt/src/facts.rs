@@ -13,6 +13,7 @@ use vmpool_engine::model::{
 use vmpool_engine::protection;
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::{ParsedPool, Pool, PoolSpec};
+use vmpool_instancetype::pins;
 use vmpool_platform::copied_pool::hold_error;
 use vmpool_platform::intern::intern_text;
 
@@ -21,7 +22,7 @@ use super::history_limit::read_history_limit;
 use super::objects::KubeVirtPoolObject;
 use super::read::{self, MachineSelection, PoolFacts, PoolSettings, ScaleInMode, UpdateMode};
 use super::selectors::MachineSelector;
-use super::{moved_storage, pins, publish};
+use super::{moved_storage, publish};
 
 pub(super) use instance::read_instance;
 pub(super) use machine::read_machine;

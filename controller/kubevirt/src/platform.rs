@@ -15,8 +15,9 @@ use vmpool_engine::revisions::{Fingerprint, RevisionId, TemplateParts};
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::scale_up::names::NameBlock;
 use vmpool_engine::{ComputedStatus, Machine, ObjectId, ParsedPool, Uid};
-use vmpool_instancetype::copy;
 use vmpool_instancetype::model::VERSION;
+use vmpool_instancetype::pins::policy;
+use vmpool_instancetype::{copy, pins};
 use vmpool_platform::{
     ApiObject, Configuration, CopiedObject, CopyComparison, CopySourceVisitor, FetchedObjects, Finalizers,
     Instances, MachineStorage, NoDisks, OtherController, PatchBody, Platform, ReferencedObject, Resolution,
@@ -31,11 +32,10 @@ use super::objects::{
     ClaimObject, DataVolumeObject, InstallationObject, InstanceObject, KubeVirtMachineObject,
     KubeVirtPoolObject,
 };
-use super::pins::policy;
 use super::read::{self, read_pool_settings};
 use super::release::{self, PatchTarget};
 use super::restart::{self, GuestRestart};
-use super::{facts, keys, moved_storage, pins, publish, revision, storage, storage_origin, template, update};
+use super::{facts, keys, moved_storage, publish, revision, storage, storage_origin, template, update};
 
 /// The field of the spec of a pool that contains the template of its machines.
 const TEMPLATE: &str = "virtualMachineTemplate";

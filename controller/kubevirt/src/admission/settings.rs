@@ -5,9 +5,9 @@ use vmpool_api::kubevirt::annotations::{INSTANCETYPE_POLICY, NAME_GENERATION, RE
 use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
 use vmpool_api::{DurationError, GoDuration};
 use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
+use vmpool_instancetype::pins::policy::{self, InstancetypePolicy};
 use vmpool_platform::value::{json_at_path, json_field};
 
-use super::super::pins::policy::{self, InstancetypePolicy};
 use super::super::{annotated_names, history_limit};
 use super::findings::Findings;
 use super::pool::KubeVirtPoolView;

@@ -7,13 +7,13 @@ use vmpool_engine::ObjectId;
 use vmpool_instancetype::expand::expand_machine;
 use vmpool_instancetype::fields::MachineLocation;
 use vmpool_instancetype::model::InstanceTypeAndPreference;
+use vmpool_instancetype::pins::{self, MatcherScope, PinnedTemplate, ResolvedMachine};
 use vmpool_instancetype::start::InstanceSettings;
 use vmpool_platform::{FetchedObjects, is_owner, revision_at};
 
 use super::super::annotated_names::add_annotated_names;
 use super::super::machine::{self, RevisionTemplate};
 use super::super::objects::KubeVirtPoolObject;
-use super::super::pins::{self, MatcherScope, PinnedTemplate, ResolvedMachine};
 use super::super::read::read_pool_settings;
 use super::super::{revision, template};
 use super::defaults::StartDefaults;

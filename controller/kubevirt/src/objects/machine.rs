@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use vmpool_api::kubevirt::values::RunStrategy;
 use vmpool_engine::limits;
 use vmpool_engine::model::MachineReferences;
+use vmpool_instancetype::pins;
 use vmpool_platform::decode::{lenient_list, lenient_value};
 use vmpool_platform::intern::{InternTable, intern_text};
 use vmpool_platform::slim_metadata;
 
 use super::super::labels::CachedLabels;
-use super::super::pins;
 use super::machine_status::{KubeVirtMachineStatus, WireMachineStatus};
 use super::metadata::{FinalizerSummary, strip_cached_metadata};
 

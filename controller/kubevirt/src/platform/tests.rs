@@ -1,3 +1,5 @@
+mod pinned_templates;
+
 use serde_json::{Value, json};
 use vmpool_engine::model::{
     DisruptionBudget, Finalizer, MachineActivity, Membership, Naming, Preservation, Restarts,

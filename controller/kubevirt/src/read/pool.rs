@@ -6,12 +6,12 @@ use serde_json::Value;
 use vmpool_api::kubevirt::values::StatePreservation;
 use vmpool_engine::limits;
 use vmpool_engine::model::{DisruptionBudget, ObjectId, StorageTemplate};
+use vmpool_instancetype::pins::policy;
 
 use super::super::history_limit;
 use super::super::keys::LABEL_VALUE;
 use super::super::labels::CachedLabels;
 use super::super::objects::{FinalizerSummary, KubeVirtPoolObject};
-use super::super::pins::policy;
 use super::super::selectors::LabelSelector;
 use super::strategy::{
     self, AutohealingSettings, Messages, NameGenerationSettings, ScaleIn, ScaleInMode, UpdateMode,

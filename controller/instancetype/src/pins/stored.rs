@@ -1,14 +1,15 @@
 //! The pins in the content of a revision.
 
 use serde_json::Value;
-use vmpool_instancetype::copy::{self, DecodedCopy, InstanceTypeCopy};
-use vmpool_instancetype::model::{InstanceTypeKind, TypeFamily};
+
+use crate::copy::{self, DecodedCopy, InstanceTypeCopy};
+use crate::model::{InstanceTypeKind, TypeFamily};
 
 /// The field of the pins with the spec of machines in which instance type and preference are written out.
 pub(super) const EXPANDED: &str = "expanded";
 
 /// The matchers of a machine.
-pub(crate) const FAMILIES: [TypeFamily; 2] = [TypeFamily::Instancetype, TypeFamily::Preference];
+pub const FAMILIES: [TypeFamily; 2] = [TypeFamily::Instancetype, TypeFamily::Preference];
 
 /// A ControllerRevision in the current version of the API, under the same name: machines refer to it. One
 /// that cannot be read stays as it is.

@@ -20,26 +20,25 @@ use vmpool_decision::Step;
 use vmpool_engine::condition::ConditionReason;
 use vmpool_engine::model::{MachineReferences, UnusableTemplate, UsedCopy};
 use vmpool_engine::{ObjectId, limits};
-use vmpool_instancetype::expand::expand_machine;
-use vmpool_instancetype::fields::MachineLocation;
-use vmpool_instancetype::model::{
-    InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily,
-};
-use vmpool_instancetype::start::{Binding, InstanceSettings};
 use vmpool_platform::{
     Configuration, CopyComparison, FetchedObjects, LookupFailure, ReferencedObject, Resolution,
 };
 
-use super::keys::pool_owner_reference;
+use crate::expand::expand_machine;
+use crate::fields::MachineLocation;
+use crate::keys::pool_owner_reference;
+use crate::model::{InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily};
+use crate::start::{Binding, InstanceSettings};
+
 use policy::InstancetypePolicy;
 pub use resolve::MatcherProblem;
-pub(super) use resolve::{
+pub use resolve::{
     InferenceResource, MatcherScope, ObjectSource, ResolveError, ResolvedMachine, expansion_problem,
     find_live_object, find_read_object, infer_matcher, inference_resource, interface_binding, lookup_reason,
     named_kind, prefers_interface, resolve_machine_matchers as resolve_machine,
     resolve_named_object as named_object,
 };
-pub(super) use stored::FAMILIES;
+pub use stored::FAMILIES;
 pub use stored::apply_pins;
 use stored::{EXPANDED, to_current_version};
 
@@ -47,7 +46,7 @@ use stored::{EXPANDED, to_current_version};
 pub const FIELD: &str = "vmpoolPins";
 
 /// The field of the spec of a pool that contains the template of its machines.
-pub(super) const TEMPLATE: &str = "virtualMachineTemplate";
+pub const TEMPLATE: &str = "virtualMachineTemplate";
 
 /// The labels that only pins have. An instance type that KubeVirt captured lacks the second one.
 pub const LABELS: &str = "instancetype.kubevirt.io/object-kind,vmpool.dev/pool-uid";
@@ -271,7 +270,7 @@ pub fn describe_copies(content: &Value) -> Vec<String> {
 
 /// The copy of an object that a template names, in the content of a revision: apiVersion, kind, metadata and
 /// spec. Null if the revision has none.
-pub(super) fn copied_type_object(content: &Value, family: TypeFamily) -> Value {
+pub fn copied_type_object(content: &Value, family: TypeFamily) -> Value {
     let pin = &content[FIELD][family.field()];
     let revision = if pin["data"].is_object() { pin } else { &pin["revision"] };
     let mut revision = to_current_version(revision);
@@ -289,7 +288,7 @@ pub fn effective_type_specs(content: &Value) -> Value {
 }
 
 /// The `virtualMachineTemplate` in the content of a revision.
-pub(super) enum PinnedTemplate {
+pub enum PinnedTemplate {
     /// Instance type and preference are written out in it.
     Written(Value),
     /// It names the copies of these objects.
@@ -298,7 +297,7 @@ pub(super) enum PinnedTemplate {
 
 /// The template in the content of a revision; `None` if the revision has no copies of what its template
 /// names.
-pub(super) fn pinned_template(content: &Value) -> Option<PinnedTemplate> {
+pub fn pinned_template(content: &Value) -> Option<PinnedTemplate> {
     let pins = content.get(FIELD).filter(|pins| pins.is_object())?;
     let mut template = content[TEMPLATE].clone();
     apply_pins(&mut template["spec"], pins);

@@ -6,12 +6,12 @@ use std::collections::HashSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
 use vmpool_api::OwnerIdentity;
-use vmpool_api::kubevirt::POOL_GROUP;
 use vmpool_api::kubevirt::labels::POOL_UID;
+use vmpool_api::kubevirt::{API_VERSION, POOL_GROUP};
 use vmpool_engine::ObjectId;
-use vmpool_instancetype::copy;
 
-use super::super::keys::{API_VERSION, MACHINE_KIND, POOL_KIND};
+use crate::copy;
+use crate::keys::{MACHINE_KIND, POOL_KIND};
 
 /// The number of owners that an object gets at most, because etcd limits its size.
 const OWNERS: usize = 1000;

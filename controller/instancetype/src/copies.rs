@@ -14,22 +14,24 @@ use serde_json::{Map, Value, json};
 use vmpool_decision::{Needs, Step};
 use vmpool_engine::condition::ConditionReason;
 use vmpool_engine::limits::{self, shorten_message};
-use vmpool_instancetype::Malformed;
-pub use vmpool_instancetype::copy::StoredVersion;
-use vmpool_instancetype::copy::{self, Acceptance, CopyOwner, CopyUpgrade, ExpectedCopy, InstanceTypeCopy};
-use vmpool_instancetype::defaults::InstanceDefaults;
-use vmpool_instancetype::expand::{self, ExpandError};
-use vmpool_instancetype::fields::MachineLocation;
-use vmpool_instancetype::model::{
-    InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher,
-};
-use vmpool_instancetype::start::{Binding, InstanceSettings};
-use vmpool_instancetype::status_ref::{self, StatusRef, StatusRefPlan};
-use vmpool_instancetype::validation;
 use vmpool_platform::{FetchedObjects, LookupFailure, LookupReason, ReferencedObject, revision_at};
 
-pub use super::pins::owners::{PlannedCopyComparison, compare_planned_copy, remove_machine_owner};
-use super::pins::{self, FAMILIES, MatcherProblem, MatcherScope, ResolveError};
+use crate::Malformed;
+use crate::copy::{self, Acceptance, CopyOwner, CopyUpgrade, ExpectedCopy, InstanceTypeCopy};
+use crate::defaults::InstanceDefaults;
+use crate::expand::{self, ExpandError};
+use crate::fields::MachineLocation;
+use crate::model::{
+    InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher,
+};
+use crate::pins::{self, FAMILIES, MatcherProblem, MatcherScope, ResolveError};
+use crate::start::{Binding, InstanceSettings};
+use crate::status_ref::{self, StatusRef, StatusRefPlan};
+use crate::validation;
+
+pub use crate::copy::StoredVersion;
+pub use crate::pins::owners::{PlannedCopyComparison, compare_planned_copy, remove_machine_owner};
+
 pub use objects::{
     ClusterInstancetype, ClusterPreference, Document, Instancetype, Machine, Pool, Preference, Revision,
 };

@@ -7,9 +7,10 @@ use vmpool_api::instancetype::API_VERSION;
 use vmpool_api::kubevirt::annotations::REFRESH_INSTANCETYPE;
 use vmpool_engine::condition::ConditionReason;
 use vmpool_engine::model::PinReport;
-use vmpool_instancetype::copy::{self, Outdated};
-use vmpool_instancetype::model::{InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher};
 use vmpool_platform::{CopiedObject, CopySource, CopySourceVisitor, UncopiedObject, slim_metadata};
+
+use crate::copy::{self, Outdated};
+use crate::model::{InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher};
 
 use super::stored::FAMILIES;
 use super::{FIELD, TEMPLATE, copied_type_object, has_references, is_resolved};

@@ -5,30 +5,34 @@ use vmpool_api::kubevirt::{POOL_API_VERSION, clone_account, labels::POOL_UID};
 use vmpool_decision::{Needs, Step};
 use vmpool_engine::ObjectId;
 use vmpool_engine::condition::ConditionReason;
-use vmpool_instancetype::apply::ApplyError;
-use vmpool_instancetype::copy::{self, Acceptance, CopyOwner, ExpectedCopy, InstanceTypeCopy};
-use vmpool_instancetype::expand::{self, ExpandError};
-use vmpool_instancetype::fields::{CauseReason, MachineLocation, StatusCause};
-use vmpool_instancetype::inference::{self, InferenceLookup, InferenceSourceKind, Inferred};
-use vmpool_instancetype::model::{
-    GROUP, InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher, VERSION,
-};
-use vmpool_instancetype::start::{Binding, InstanceSettings};
-use vmpool_instancetype::status_ref::{self, StatusRef};
-use vmpool_instancetype::{Malformed, validation};
 use vmpool_platform::{
     Configuration, CrossNamespaceReference, DefaultInterface, FetchedObjects, LookupReason, ReferencedObject,
     revision_at,
 };
 
-use super::super::keys::POOL_KIND;
+use crate::apply::ApplyError;
+use crate::copy::{self, Acceptance, CopyOwner, ExpectedCopy, InstanceTypeCopy};
+use crate::expand::{self, ExpandError};
+use crate::fields::{CauseReason, MachineLocation, StatusCause};
+use crate::inference::{self, InferenceLookup, InferenceSourceKind, Inferred};
+use crate::keys::POOL_KIND;
+use crate::model::{
+    GROUP, InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher, VERSION,
+};
+use crate::start::{Binding, InstanceSettings};
+use crate::status_ref::{self, StatusRef};
+use crate::{Malformed, validation};
+
 use super::foreign::{CLONE_TARGET, cloned_instead_of};
 use super::policy::InstancetypePolicy;
 use super::stored::{EXPANDED, FAMILIES, apply_pins, to_current_version};
 
 /// Why resolving did not end.
-pub(crate) enum ResolveError {
+#[derive(Debug)]
+pub enum ResolveError {
+    /// Objects were not read.
     Needs(Needs<ReferencedObject>),
+    /// A matcher cannot be resolved.
     Unresolved(MatcherProblem),
 }
 
@@ -76,7 +80,7 @@ fn unreadable_object_error(family: TypeFamily, reason: ConditionReason, cause: S
 }
 
 /// The reason for metrics. Objects and copies that cannot be read have one of their own.
-pub(crate) fn lookup_reason(reason: ConditionReason) -> LookupReason {
+pub fn lookup_reason(reason: ConditionReason) -> LookupReason {
     match reason {
         ConditionReason::RevisionMismatch => LookupReason::Mismatch,
         ConditionReason::InstancetypeConflict | ConditionReason::RequirementsNotMet => LookupReason::Conflict,
@@ -85,7 +89,7 @@ pub(crate) fn lookup_reason(reason: ConditionReason) -> LookupReason {
 }
 
 /// The kind that a machine names; `None` if it does not exist, or the machine names only a volume.
-pub(crate) fn named_kind(machine: &Value, family: TypeFamily) -> Option<&'static str> {
+pub fn named_kind(machine: &Value, family: TypeFamily) -> Option<&'static str> {
     let matcher = TypeMatcher::of_machine(machine, family).ok().flatten()?;
     if matcher.name.is_empty() { None } else { matcher.kind(family).ok().map(InstanceTypeKind::as_str) }
 }
@@ -98,7 +102,7 @@ fn not_found_reason(family: TypeFamily) -> ConditionReason {
 }
 
 /// What was read of the objects that a machine refers to.
-pub(crate) trait ObjectSource {
+pub trait ObjectSource {
     /// An object; `None` if it does not exist.
     ///
     /// # Errors
@@ -124,23 +128,28 @@ struct Part {
 }
 
 /// A machine whose matchers were resolved.
-pub(crate) struct ResolvedMachine {
+pub struct ResolvedMachine {
     /// The machine, with what was inferred.
-    pub(crate) machine: Value,
+    pub machine: Value,
     /// The objects that its matchers name.
-    pub(crate) types: InstanceTypeAndPreference,
+    pub types: InstanceTypeAndPreference,
     parts: Vec<Part>,
 }
 
 /// Where a machine stands.
 #[derive(Clone, Copy)]
-pub(crate) struct MatcherScope<'a> {
-    pub(crate) namespace: &'a str,
-    pub(crate) location: MachineLocation,
+pub struct MatcherScope<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// In which object it stands.
+    pub location: MachineLocation,
 }
 
 /// Resolves the matchers of a machine: infers them, and finds the objects that they name.
-pub(crate) fn resolve_machine_matchers(
+///
+/// # Errors
+/// A matcher cannot be resolved, or objects were not read.
+pub fn resolve_machine_matchers(
     machine: &Value,
     scope: MatcherScope<'_>,
     found: &dyn ObjectSource,
@@ -212,7 +221,10 @@ impl ResolvedMachine {
 
 /// The object that a matcher of a machine names, and whether it is from a ControllerRevision that the machine
 /// refers to.
-pub(crate) fn resolve_named_object(
+///
+/// # Errors
+/// The object cannot be used, or was not read.
+pub fn resolve_named_object(
     machine: &Value,
     matcher: &TypeMatcher,
     scope: MatcherScope<'_>,
@@ -230,7 +242,7 @@ pub(crate) fn resolve_named_object(
 }
 
 /// The problem that keeps a machine from being expanded.
-pub(crate) fn expansion_problem(error: &ExpandError, location: MachineLocation) -> MatcherProblem {
+pub fn expansion_problem(error: &ExpandError, location: MachineLocation) -> MatcherProblem {
     let (reason, family) = match error {
         ExpandError::Requirements(_) => (ConditionReason::RequirementsNotMet, TypeFamily::Preference),
         ExpandError::Apply(ApplyError::Topology(_) | ApplyError::Conflicts(_) | ApplyError::Malformed(_))
@@ -372,13 +384,13 @@ fn pinned_object(pin: &Value, family: TypeFamily) -> Option<(TypeMatcher, Instan
 
 /// Whether the preference changes the default interface. KubeVirt adds it when a machine starts, and a
 /// machine in which the preference is written out names no preference then.
-pub(crate) fn prefers_interface(types: &InstanceTypeAndPreference) -> bool {
+pub fn prefers_interface(types: &InstanceTypeAndPreference) -> bool {
     let devices = types.preference_spec().and_then(|preference| preference.devices.as_ref());
     devices.and_then(|devices| devices.interface_model.as_deref()).is_some_and(|model| !model.is_empty())
 }
 
 /// The binding of the default interface; `None` if vmpool does not know it.
-pub(crate) fn interface_binding(interface: DefaultInterface) -> Option<Binding> {
+pub fn interface_binding(interface: DefaultInterface) -> Option<Binding> {
     match interface {
         DefaultInterface::Bridge => Some(Binding::Bridge),
         DefaultInterface::Masquerade => Some(Binding::Masquerade),
@@ -394,7 +406,10 @@ fn matcher_cause(scope: MatcherScope<'_>, family: TypeFamily, field: &str, messa
 /// Validates a matcher, and replaces it by what its volume names. If the machine has a copy of what it
 /// inferred from the volume, the copy decides: later labels of the volume are those of another machine. The
 /// result is the beginning of the pin; `None` if the machine has no such matcher.
-pub(crate) fn infer_matcher(
+///
+/// # Errors
+/// The matcher is not valid, the volume names nothing, or objects were not read.
+pub fn infer_matcher(
     machine: &mut Value,
     scope: MatcherScope<'_>,
     family: TypeFamily,
@@ -457,7 +472,10 @@ fn recorded_inference(
 }
 
 /// The object that was read.
-pub(crate) fn find_read_object<'a>(
+///
+/// # Errors
+/// It was not read.
+pub fn find_read_object<'a>(
     reference: &ReferencedObject,
     found: &'a dyn ObjectSource,
 ) -> Step<Option<&'a Value>, ReferencedObject> {
@@ -471,13 +489,15 @@ fn is_segment(name: &str) -> bool {
 }
 
 /// Group, version and plural name of a resource that inference reads.
-pub(crate) struct InferenceResource {
-    pub(crate) api_version: &'static str,
-    pub(crate) plural: &'static str,
+pub struct InferenceResource {
+    /// Group and version.
+    pub api_version: &'static str,
+    /// Plural name.
+    pub plural: &'static str,
 }
 
 /// The resource of the objects of a kind.
-pub(crate) fn inference_resource(source: InferenceSourceKind) -> InferenceResource {
+pub fn inference_resource(source: InferenceSourceKind) -> InferenceResource {
     let (api_version, plural) = match source {
         InferenceSourceKind::Claim => ("v1", "persistentvolumeclaims"),
         InferenceSourceKind::DataVolume => ("cdi.kubevirt.io/v1beta1", "datavolumes"),
@@ -509,7 +529,10 @@ fn lookup_reference(lookup: &InferenceLookup, scope: MatcherScope<'_>, account: 
 }
 
 /// The live object that a matcher names.
-pub(crate) fn find_live_object(
+///
+/// # Errors
+/// The object does not exist, cannot be decoded, or was not read.
+pub fn find_live_object(
     matcher: &TypeMatcher,
     scope: MatcherScope<'_>,
     family: TypeFamily,
