@@ -38,12 +38,8 @@ pub use resolve::{
     named_kind, prefers_interface, resolve_machine_matchers as resolve_machine,
     resolve_named_object as named_object,
 };
-pub use stored::FAMILIES;
-pub use stored::apply_pins;
-use stored::{EXPANDED, to_current_version};
-
-/// The field of the content of a revision with the pins. Pools do not have it.
-pub const FIELD: &str = "vmpoolPins";
+use stored::to_current_version;
+pub use stored::{FAMILIES, FIELD, InferenceEffect, Pin, Pins, apply_pins};
 
 /// The field of the spec of a pool that contains the template of its machines.
 pub const TEMPLATE: &str = "virtualMachineTemplate";
@@ -74,8 +70,12 @@ pub fn has_references_in(pool: &Value) -> bool {
 }
 
 fn has_matchers(spec: &Value) -> bool {
-    let machine = &spec[TEMPLATE]["spec"];
-    FAMILIES.iter().any(|family| machine[family.field()].is_object())
+    FAMILIES.into_iter().any(|family| template_matcher(spec, family).is_object())
+}
+
+/// A matcher of the template in the spec of a pool, or in the content of a revision. Null if it has none.
+fn template_matcher(spec: &Value, family: TypeFamily) -> &Value {
+    &spec[TEMPLATE]["spec"][family.field()]
 }
 
 /// The policy, as a part of the canonical form of a template. A template that names nothing has none, and the
@@ -111,7 +111,7 @@ pub fn resolve_pool_pins(
         content: &spec[TEMPLATE],
         policy: InstancetypePolicy::of(spec),
         configuration,
-        pins: &spec[FIELD],
+        pins: Pins::in_field(&spec[FIELD]),
     };
     let with = |pins: Value| {
         let mut spec = spec.clone();
@@ -138,30 +138,28 @@ pub fn resolve_pool_pins(
 
 /// The spec of a pool with the pins that the content of a revision contains.
 pub fn inherit_copies(spec: &Value, stored: &Value) -> Option<Value> {
-    let pins = stored.get(FIELD).filter(|pins| pins.is_object())?;
+    let pins = Pins::of(stored)?;
     let mut spec = spec.clone();
-    spec[FIELD] = pins.clone();
+    spec[FIELD] = pins.to_json();
     Some(spec)
 }
 
 /// Whether the content of a revision has what machines get from a matcher of its template: the copy of an
 /// object, or the knowledge that the volume names none.
 pub fn is_resolved(content: &Value, family: TypeFamily) -> bool {
-    content[FIELD][family.field()].is_object()
+    Pins::of(content).is_some_and(|pins| pins.pin(family).is_some())
 }
 
 /// Whether the content of a revision has a matcher that is not resolved.
 pub fn lacks_copies(content: &Value) -> bool {
-    let lacks = |family: &TypeFamily| {
-        content[TEMPLATE]["spec"][family.field()].is_object() && !is_resolved(content, *family)
-    };
-    has_references(content) && FAMILIES.iter().any(lacks)
+    let lacks = |family| template_matcher(content, family).is_object() && !is_resolved(content, family);
+    has_references(content) && FAMILIES.into_iter().any(lacks)
 }
 
 /// The ControllerRevisions in the content of a revision, in the current version of the API.
 pub fn copy_objects(content: &Value) -> Vec<Value> {
-    let pins = FAMILIES.iter().map(|family| &content[FIELD][family.field()]["revision"]);
-    pins.filter(|revision| revision.is_object()).map(to_current_version).collect()
+    let pins = Pins::of(content).into_iter().flat_map(Pins::each);
+    pins.filter_map(|(_, pin)| pin.revision()).map(to_current_version).collect()
 }
 
 /// Compares a ControllerRevision with a pin of the same name.
@@ -223,32 +221,27 @@ fn add_copy(copies: &mut Vec<Arc<str>>, revision: &str) {
 
 /// What machines from the content of a revision refer to; `None` if it has no copies.
 pub fn revision_references(content: &Value) -> Option<MachineReferences> {
-    let pins = content.get(FIELD).filter(|pins| pins.is_object())?;
+    let pins = Pins::of(content)?;
     let mut spec = content[TEMPLATE]["spec"].clone();
-    apply_pins(&mut spec, pins);
+    pins.apply(&mut spec);
     Some(spec_references(&spec))
 }
 
 /// The copies that the machines from the content of a revision name, with what the template says about their
 /// objects. Machines that contain their instance type and preference name none.
 pub fn used_copies(content: &Value) -> Vec<UsedCopy> {
-    let pins = &content[FIELD];
-    if pins.get(EXPANDED).is_some() {
-        return Vec::new();
-    }
-    let used = FAMILIES.iter().filter_map(|family| {
-        let (matcher, written) =
-            (&pins[family.field()]["matcher"], &content[TEMPLATE]["spec"][family.field()]);
-        let text =
-            |value: &Value| -> Arc<str> { limits::clip_name(value.as_str().unwrap_or_default()).into() };
-        let copy = text(&matcher["revisionName"]);
+    let named = Pins::of(content).filter(|pins| pins.expanded().is_none());
+    let used = named.into_iter().flat_map(Pins::each).filter_map(|(family, pin)| {
+        let written = template_matcher(content, family);
+        let text = |text: Option<&str>| -> Arc<str> { limits::clip_name(text.unwrap_or_default()).into() };
+        let copy = text(pin.matcher_text("revisionName"));
         (!copy.is_empty()).then(|| UsedCopy {
             field: family.field(),
-            name: text(&matcher["name"]),
-            kind: text(&matcher["kind"]),
+            name: text(pin.matcher_text("name")),
+            kind: text(pin.matcher_text("kind")),
             copy,
-            volume: text(&written["inferFromVolume"]),
-            volume_policy: text(&written["inferFromVolumeFailurePolicy"]),
+            volume: text(written["inferFromVolume"].as_str()),
+            volume_policy: text(written["inferFromVolumeFailurePolicy"].as_str()),
         })
     });
     used.collect()
@@ -257,11 +250,11 @@ pub fn used_copies(content: &Value) -> Vec<UsedCopy> {
 /// What the machines from the content of a revision use, for people: each object with the name of its copy,
 /// or without one if it is written into the machines.
 pub fn describe_copies(content: &Value) -> Vec<String> {
-    let described = FAMILIES.iter().filter_map(|family| {
-        let pin = &content[FIELD][family.field()];
-        let object = copied_type_object(content, *family);
-        let name = object["metadata"]["name"].as_str().or_else(|| pin["matcher"]["name"].as_str())?;
-        let revision = pin["matcher"]["revisionName"].as_str();
+    let pins = Pins::of(content).into_iter().flat_map(Pins::each);
+    let described = pins.filter_map(|(family, pin)| {
+        let object = pin.copied_object();
+        let name = object["metadata"]["name"].as_str().or_else(|| pin.matcher_text("name"))?;
+        let revision = pin.matcher_text("revisionName");
         let copy = revision.map_or_else(|| "written out".to_owned(), |revision| format!("copy {revision}"));
         Some(format!("{} {name} ({copy})", family.noun()))
     });
@@ -271,10 +264,8 @@ pub fn describe_copies(content: &Value) -> Vec<String> {
 /// The copy of an object that a template names, in the content of a revision: apiVersion, kind, metadata and
 /// spec. Null if the revision has none.
 pub fn copied_type_object(content: &Value, family: TypeFamily) -> Value {
-    let pin = &content[FIELD][family.field()];
-    let revision = if pin["data"].is_object() { pin } else { &pin["revision"] };
-    let mut revision = to_current_version(revision);
-    revision["data"].take()
+    let pin = Pins::of(content).and_then(|pins| pins.pin(family));
+    pin.map_or(Value::Null, Pin::copied_object)
 }
 
 /// What machines get from their instance type and preference: the copied specs, or else the matchers.
@@ -282,7 +273,7 @@ pub fn effective_type_specs(content: &Value) -> Value {
     let part = |family: TypeFamily| {
         let object = copied_type_object(content, family);
         let spec = &object["spec"];
-        if spec.is_null() { content[TEMPLATE]["spec"][family.field()].clone() } else { spec.clone() }
+        if spec.is_null() { template_matcher(content, family).clone() } else { spec.clone() }
     };
     FAMILIES.map(|family| (family.field().to_owned(), part(family))).into_iter().collect::<Map<_, _>>().into()
 }
@@ -298,10 +289,10 @@ pub enum PinnedTemplate {
 /// The template in the content of a revision; `None` if the revision has no copies of what its template
 /// names.
 pub fn pinned_template(content: &Value) -> Option<PinnedTemplate> {
-    let pins = content.get(FIELD).filter(|pins| pins.is_object())?;
+    let pins = Pins::of(content)?;
     let mut template = content[TEMPLATE].clone();
-    apply_pins(&mut template["spec"], pins);
-    if pins.get(EXPANDED).is_some() {
+    pins.apply(&mut template["spec"]);
+    if pins.expanded().is_some() {
         return Some(PinnedTemplate::Written(template));
     }
     let mut types = InstanceTypeAndPreference::default();

@@ -24,8 +24,8 @@ use crate::model::{
     InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, ObjectError, TypeFamily, TypeMatcher,
 };
 use crate::pins::{
-    self, FAMILIES, InferenceResource, MatcherProblem, MatcherScope, ObjectSource, ResolveError,
-    ResolvedMachine,
+    self, FAMILIES, InferenceEffect, InferenceResource, MatcherProblem, MatcherScope, ObjectSource,
+    ResolveError, ResolvedMachine,
 };
 use crate::start::InstanceSettings;
 use crate::type_protection::ProtectedType;
@@ -304,9 +304,8 @@ pub fn complete_machine(
     for family in FAMILIES {
         let noun = family.noun();
         match pins::infer_matcher(&mut completed, scope, family, reads) {
-            Ok(pin) => {
-                let is_removed = pin.is_some_and(|pin| pin.get("matcher").is_some_and(Value::is_null));
-                if is_removed {
+            Ok(effect) => {
+                if effect == Some(InferenceEffect::RemovedMatcher) {
                     warnings.push(format!(
                         "no {noun} was inferred, and spec.{} was removed, because inferFromVolumeFailurePolicy is Ignore",
                         family.field()

@@ -25,7 +25,9 @@ use crate::{Malformed, validation};
 
 use super::foreign::{CLONE_TARGET, cloned_instead_of};
 use super::policy::InstancetypePolicy;
-use super::stored::{EXPANDED, FAMILIES, apply_pins, to_current_version};
+use super::stored::{
+    EXPANDED, FAMILIES, InferenceEffect, Pin, PinnedObject, Pins, apply_matcher, compose_pin,
+};
 
 /// Why resolving did not end.
 #[derive(Debug)]
@@ -43,7 +45,8 @@ impl From<Needs<ReferencedObject>> for ResolveError {
 }
 
 /// Why the matchers of a machine cannot be resolved.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct MatcherProblem {
     /// The reason, one of those that the pins of a pool have.
     pub reason: ConditionReason,
@@ -119,8 +122,8 @@ impl ObjectSource for FetchedObjects {
 /// A matcher that was resolved.
 struct Part {
     family: TypeFamily,
-    /// The beginning of the pin: what inference changed.
-    pin: Value,
+    /// What inference changed.
+    effect: InferenceEffect,
     /// The matcher and its object; `None` if inference removed the matcher.
     object: Option<(TypeMatcher, InstanceTypeObject)>,
     /// Whether the object is from a ControllerRevision that the machine names.
@@ -173,10 +176,10 @@ impl ResolvedMachine {
         scope: MatcherScope<'_>,
         found: &dyn ObjectSource,
     ) -> Result<(), ResolveError> {
-        let Some(pin) = infer_matcher(&mut self.machine, scope, family, found)? else { return Ok(()) };
+        let Some(effect) = infer_matcher(&mut self.machine, scope, family, found)? else { return Ok(()) };
         let matcher = TypeMatcher::of_machine(&self.machine, family)
             .map_err(|error| matcher_error(family, not_found_reason(family), error.into()))?;
-        let mut part = Part { family, pin, object: None, is_copy: false };
+        let mut part = Part { family, effect, object: None, is_copy: false };
         if let Some(matcher) = matcher {
             let (object, is_copy) = resolve_named_object(&self.machine, &matcher, scope, family, found)?;
             part.is_copy = is_copy;
@@ -197,12 +200,11 @@ impl ResolvedMachine {
     fn keep(
         &mut self,
         family: TypeFamily,
-        pin: &Value,
+        pin: Pin<'_>,
         matcher: TypeMatcher,
         object: InstanceTypeObject,
     ) -> Result<(), ResolveError> {
-        let applied = json!({ "matcher": matcher.to_json(), "removesMemory": pin["removesMemory"] });
-        apply_pins(&mut self.machine["spec"], &json!({ (family.field()): applied }));
+        apply_matcher(&mut self.machine["spec"], family, &matcher.to_json(), pin.removes_memory());
         self.types.insert(object.clone()).map_err(|error| {
             matcher_error(
                 family,
@@ -214,7 +216,8 @@ impl ResolvedMachine {
                 },
             )
         })?;
-        self.parts.push(Part { family, pin: pin.clone(), object: Some((matcher, object)), is_copy: false });
+        let effect = InferenceEffect::NamedObject;
+        self.parts.push(Part { family, effect, object: Some((matcher, object)), is_copy: false });
         Ok(())
     }
 }
@@ -261,8 +264,8 @@ pub(super) struct TemplateToResolve<'a> {
     pub(super) policy: InstancetypePolicy,
     /// What KubeVirt adds to machines.
     pub(super) configuration: &'a Configuration,
-    /// The pins that it has already; null if it has none.
-    pub(super) pins: &'a Value,
+    /// The pins that it has already.
+    pub(super) pins: Pins<'a>,
 }
 
 /// The pins of a machine template. If some of its matchers can be resolved and others cannot, the result
@@ -280,8 +283,9 @@ pub(super) fn resolve_template_pins(
         ResolvedMachine { machine, types: InstanceTypeAndPreference::default(), parts: Vec::new() };
     let mut problem = None;
     for family in FAMILIES {
-        let added = match self::pinned_object(&kept[family.field()], family) {
-            Some((matcher, object)) => resolved.keep(family, &kept[family.field()], matcher, object),
+        let copied = kept.pin(family).and_then(|pin| Some((pin, pinned_object(pin, family)?)));
+        let added = match copied {
+            Some((pin, (matcher, object))) => resolved.keep(family, pin, matcher, object),
             None => resolved.add(family, scope, found),
         };
         match added {
@@ -293,17 +297,16 @@ pub(super) fn resolve_template_pins(
     let ResolvedMachine { machine, types, parts } = resolved;
     let mut pins = Map::new();
     let mut is_new = false;
-    for Part { family, mut pin, object, is_copy } in parts {
-        if kept[family.field()].is_object() {
-            pins.insert(family.field().to_owned(), kept[family.field()].clone());
+    for Part { family, effect, object, is_copy } in parts {
+        if let Some(pin) = kept.pin(family) {
+            pins.insert(family.field().to_owned(), pin.to_json());
             continue;
         }
-        match object {
-            // The template names the copy itself.
-            Some((matcher, _)) if is_copy => pin["matcher"] = matcher.to_json(),
+        let object = match object {
+            Some((matcher, _)) if is_copy => Some(PinnedObject::Named(matcher)),
             Some((matcher, object)) => {
-                let mut revision = match new_pinned_copy(pool, scope, &object, family) {
-                    Ok(revision) => revision,
+                let copy = match new_pinned_copy(pool, scope, &object, family) {
+                    Ok(copy) => copy,
                     Err(ResolveError::Unresolved(found)) => {
                         problem.get_or_insert(found);
                         continue;
@@ -311,17 +314,16 @@ pub(super) fn resolve_template_pins(
                     Err(needs) => return Err(needs),
                 };
                 is_new = true;
-                if policy == InstancetypePolicy::Expand {
-                    pin["data"] = revision["data"].take();
-                } else {
-                    let name = revision["metadata"]["name"].as_str().unwrap_or_default();
-                    pin["matcher"] = matcher.pinned(name).to_json();
-                    pin["revision"] = revision;
-                }
+                Some(match policy {
+                    InstancetypePolicy::Expand => PinnedObject::WrittenOut(copy),
+                    InstancetypePolicy::Pin | InstancetypePolicy::PerMember => {
+                        PinnedObject::Copied(matcher, copy)
+                    }
+                })
             }
-            None => {}
-        }
-        pins.insert(family.field().to_owned(), pin);
+            None => None,
+        };
+        pins.insert(family.field().to_owned(), compose_pin(effect, object));
     }
     if let Some(problem) = problem {
         return if is_new {
@@ -374,9 +376,8 @@ fn with_architecture(
 }
 
 /// The object of which a pin contains a copy, and the matcher that names it.
-fn pinned_object(pin: &Value, family: TypeFamily) -> Option<(TypeMatcher, InstanceTypeObject)> {
-    let revision = if pin["data"].is_object() { pin } else { &pin["revision"] };
-    let object = InstanceTypeObject::read(to_current_version(revision)["data"].take()).ok()?;
+fn pinned_object(pin: Pin<'_>, family: TypeFamily) -> Option<(TypeMatcher, InstanceTypeObject)> {
+    let object = InstanceTypeObject::read(pin.copied_object()).ok()?;
     let matcher = json!({ "name": object.identity.name, "kind": object.kind.as_str() });
     let machine = json!({ "spec": { (family.field()): matcher } });
     Some((TypeMatcher::of_machine(&machine, family).ok()??, object))
@@ -405,7 +406,7 @@ fn matcher_cause(scope: MatcherScope<'_>, family: TypeFamily, field: &str, messa
 
 /// Validates a matcher, and replaces it by what its volume names. If the machine has a copy of what it
 /// inferred from the volume, the copy decides: later labels of the volume are those of another machine. The
-/// result is the beginning of the pin; `None` if the machine has no such matcher.
+/// result is what changed; `None` if the machine has no such matcher.
 ///
 /// # Errors
 /// The matcher is not valid, the volume names nothing, or objects were not read.
@@ -414,7 +415,7 @@ pub fn infer_matcher(
     scope: MatcherScope<'_>,
     family: TypeFamily,
     found: &dyn ObjectSource,
-) -> Result<Option<Value>, ResolveError> {
+) -> Result<Option<InferenceEffect>, ResolveError> {
     let matcher = TypeMatcher::of_machine(machine, family)
         .map_err(|error| matcher_error(family, not_found_reason(family), error.into()))?;
     let Some(matcher) = matcher else { return Ok(None) };
@@ -444,17 +445,17 @@ pub fn infer_matcher(
         None => inference::infer_matcher(machine, scope.namespace, family, find)?,
     };
     let Some(inferred) = inferred.map_err(|error| failed(error.to_string()))? else {
-        return Ok(Some(json!({})));
+        return Ok(Some(InferenceEffect::NamedObject));
     };
     let memory = |machine: &Value| machine.pointer("/spec/template/spec/domain/memory").is_some();
     let had_memory = memory(machine);
     inference::write_inferred_matcher(machine, family, &inferred)
         .map_err(|error| failed(error.to_string()))?;
     if let Inferred::Removed(_) = inferred {
-        return Ok(Some(json!({ "matcher": null })));
+        return Ok(Some(InferenceEffect::RemovedMatcher));
     }
-    let removed = had_memory && !memory(machine);
-    Ok(Some(if removed { json!({ "removesMemory": true }) } else { json!({}) }))
+    let is_removed = had_memory && !memory(machine);
+    Ok(Some(if is_removed { InferenceEffect::RemovedMemory } else { InferenceEffect::NamedObject }))
 }
 
 /// What the status of a machine with a copy says of its volume.
@@ -612,7 +613,7 @@ fn new_pinned_copy(
     scope: MatcherScope<'_>,
     object: &InstanceTypeObject,
     family: TypeFamily,
-) -> Result<Value, ResolveError> {
+) -> Result<InstanceTypeCopy, ResolveError> {
     let owner = CopyOwner {
         api_version: POOL_API_VERSION.to_owned(),
         kind: POOL_KIND.to_owned(),
@@ -633,5 +634,5 @@ fn new_pinned_copy(
     let mut copy =
         InstanceTypeCopy::of(object, owner, scope.namespace).map_err(|error| failed(error.to_string()))?;
     copy.labels.insert(POOL_UID.to_owned(), pool.uid.as_str().to_owned());
-    Ok(copy.to_json())
+    Ok(copy)
 }

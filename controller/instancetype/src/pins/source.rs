@@ -12,8 +12,8 @@ use vmpool_platform::{CopiedObject, CopySource, CopySourceVisitor, UncopiedObjec
 use crate::copy::{self, Outdated};
 use crate::model::{InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher};
 
-use super::stored::FAMILIES;
-use super::{FIELD, TEMPLATE, copied_type_object, has_references, is_resolved};
+use super::stored::{FAMILIES, Pins};
+use super::{TEMPLATE, has_references, is_resolved};
 
 /// The fields of an instance type or a preference that vmpool reads.
 #[derive(Clone, Debug, Deserialize)]
@@ -79,13 +79,10 @@ kinds! {
 /// The objects of which the content of a revision contains copies that the controller made. What a template
 /// pins itself, by a `revisionName`, is not compared.
 pub fn copied_objects(revision: &Value) -> Vec<CopiedObject> {
-    let pins = &revision[FIELD];
-    let made = FAMILIES.into_iter().filter(|family| {
-        let pin = &pins[family.field()];
-        pin["revision"].is_object() || pin["data"].is_object()
-    });
-    made.filter_map(|family| {
-        let object = copied_type_object(revision, family);
+    let pins = Pins::of(revision).into_iter().flat_map(Pins::each);
+    let made = pins.filter(|(_, pin)| pin.has_copy());
+    made.filter_map(|(_, pin)| {
+        let object = pin.copied_object();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let metadata = &object["metadata"];
         Some(CopiedObject {

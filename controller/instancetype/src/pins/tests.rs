@@ -755,3 +755,14 @@ fn recreated(memory: &str) -> Value {
     object["metadata"]["uid"] = json!("another-uid");
     object
 }
+
+#[rstest]
+#[case::nothing(InferenceEffect::NamedObject, json!({}))]
+#[case::the_memory(InferenceEffect::RemovedMemory, json!({ "removesMemory": true }))]
+#[case::the_matcher(InferenceEffect::RemovedMatcher, json!({ "matcher": null }))]
+fn a_pin_without_an_object_records_what_inference_removed(
+    #[case] effect: InferenceEffect,
+    #[case] expected: Value,
+) {
+    assert_eq!(stored::compose_pin(effect, None), expected);
+}
