@@ -21,6 +21,7 @@ use crate::copy::{self, Acceptance, CopyOwner, CopyUpgrade, ExpectedCopy, Instan
 use crate::defaults::InstanceDefaults;
 use crate::expand::{self, ExpandError};
 use crate::fields::MachineLocation;
+use crate::metadata::DocumentMetadata;
 use crate::model::{
     InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher,
 };
@@ -115,10 +116,12 @@ pub fn plan_machine_copies(
     if validation::bypasses_admission(machine) {
         return Ok(CopyPlan::default());
     }
-    let text = |pointer: &str| machine.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let scope =
-        MatcherScope { namespace: text("/metadata/namespace"), location: MachineLocation::VirtualMachine };
-    let owner = CopyOwner::machine(text("/metadata/name"), text("/metadata/uid"));
+    let metadata = DocumentMetadata::of(machine);
+    let scope = MatcherScope {
+        namespace: metadata.namespace().unwrap_or_default(),
+        location: MachineLocation::VirtualMachine,
+    };
+    let owner = CopyOwner::machine(metadata.name().unwrap_or_default(), metadata.uid().unwrap_or_default());
     let copies = CopyPlanner { machine, scope, owner, found };
     match copies.inference() {
         Ok(Some(inference)) => return Ok(inference),
@@ -160,7 +163,7 @@ fn is_copy_failure(condition: &Value) -> bool {
 
 /// Where a planned copy is.
 pub fn planned_copy_reference(namespace: &str, copy: &Value) -> ReferencedObject {
-    revision_at(namespace, copy["metadata"]["name"].as_str().unwrap_or_default())
+    revision_at(namespace, DocumentMetadata::of(copy).name().unwrap_or_default())
 }
 
 /// The kind of the object that a planned copy is of.
@@ -520,7 +523,7 @@ impl CopyPlanner<'_> {
                 let event = CopyEvent { reason: "RevisionUpgraded", is_warning: false, message };
                 planned.events.push((family, event));
                 planned.upgrades.push((family, from));
-                if let Some(uid) = stored["metadata"]["uid"].as_str() {
+                if let Some(uid) = DocumentMetadata::of(stored).uid() {
                     planned
                         .replaced
                         .push((family, OwnedCopy { name: revision.clone(), uid: uid.to_owned() }));
@@ -735,8 +738,7 @@ fn copy_status_patch(machine: &Value, references: Option<Value>, conditions: Opt
 
 /// The JSON patch with these operations, at the version of the machine that was read.
 fn versioned_json_patch(machine: &Value, operations: Vec<Value>) -> Value {
-    let test = |field: &str| json!({ "op": "test", "path": format!("/metadata/{field}"), "value": machine["metadata"][field] });
-    [test("uid"), test("resourceVersion")].into_iter().chain(operations).collect()
+    DocumentMetadata::of(machine).version_tests().into_iter().chain(operations).collect()
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@
 //!  topology     vCPUs as sockets, cores and threads                defaults    what is still empty in the end
 //!  model        the four kinds and matchers                        fields      paths in errors
 //!  quantity     amounts that keep their spelling                   encoding    values in one spelling
+//!  metadata     the metadata of documents
 //! ```
 //!
 //! # Documents
@@ -73,6 +74,7 @@ pub mod inference;
 pub mod keys;
 pub mod kubevirt_expansion;
 pub mod machine;
+pub mod metadata;
 pub mod model;
 pub mod pins;
 pub mod protection;

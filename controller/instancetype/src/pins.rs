@@ -27,6 +27,7 @@ use vmpool_platform::{
 use crate::expand::expand_machine;
 use crate::fields::MachineLocation;
 use crate::keys::pool_owner_reference;
+use crate::metadata::DocumentMetadata;
 use crate::model::{InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily};
 use crate::start::{Binding, InstanceSettings};
 
@@ -64,8 +65,9 @@ pub fn has_references(spec: &Value) -> bool {
 
 /// The same for a pool, which can have its policy in an annotation.
 pub fn has_references_in(pool: &Value) -> bool {
-    let (spec, annotations) = (&pool["spec"], &pool["metadata"]["annotations"]);
-    let policy = InstancetypePolicy::of_pool(spec, annotations[INSTANCETYPE_POLICY].as_str());
+    let spec = &pool["spec"];
+    let annotation = DocumentMetadata::of(pool).annotation(INSTANCETYPE_POLICY);
+    let policy = InstancetypePolicy::of_pool(spec, annotation);
     has_matchers(spec) && policy != InstancetypePolicy::PerMember
 }
 
@@ -169,8 +171,9 @@ pub fn compare_pinned_copy(pool: &ObjectId, pin: &Value, live: &Value) -> CopyCo
     let is_same = owners::is_same_copy(stored, &upgraded["data"]);
     let mut owners = owners::stored_owner_references(live);
     let was_owned = !owners::add_owner(&mut owners, pool_owner_reference(&pool.name, pool.uid.as_str()));
-    let is_ours = was_owned && live["metadata"]["labels"][POOL_UID] == *pool.uid.as_str();
-    if !(is_same || is_ours) || !live["metadata"]["deletionTimestamp"].is_null() {
+    let metadata = DocumentMetadata::of(live);
+    let is_ours = was_owned && metadata.label(POOL_UID) == Some(pool.uid.as_str());
+    if !(is_same || is_ours) || metadata.is_deleted() {
         return CopyComparison::Other;
     }
     if !is_same || live["data"]["apiVersion"] != stored["apiVersion"] {
@@ -253,7 +256,7 @@ pub fn describe_copies(content: &Value) -> Vec<String> {
     let pins = Pins::of(content).into_iter().flat_map(Pins::each);
     let described = pins.filter_map(|(family, pin)| {
         let object = pin.copied_object();
-        let name = object["metadata"]["name"].as_str().or_else(|| pin.matcher_text("name"))?;
+        let name = DocumentMetadata::of(&object).name().or_else(|| pin.matcher_text("name"))?;
         let revision = pin.matcher_text("revisionName");
         let copy = revision.map_or_else(|| "written out".to_owned(), |revision| format!("copy {revision}"));
         Some(format!("{} {name} ({copy})", family.noun()))

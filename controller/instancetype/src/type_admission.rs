@@ -20,6 +20,7 @@ use crate::fields::MachineLocation;
 use crate::fill::fill_machine_from_preference;
 use crate::inference::InferenceSourceKind;
 use crate::machine::{self, NamedTypes};
+use crate::metadata::DocumentMetadata;
 use crate::model::{
     InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, ObjectError, TypeFamily, TypeMatcher,
 };
@@ -226,7 +227,7 @@ impl TypeUserKind {
         };
         items
             .filter(is_awaiting)
-            .map(|user| format!("{noun} {}", user["metadata"]["name"].as_str().unwrap_or_default()))
+            .map(|user| format!("{noun} {}", DocumentMetadata::of(user).name().unwrap_or_default()))
             .collect()
     }
 

@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 use vmpool_api::kubevirt::annotations::{FORCE_RELEASE, INSTANCETYPE_POLICY};
 use vmpool_decision::Step;
 use vmpool_engine::condition::ConditionType;
-use vmpool_engine::{ObjectId, limits};
+use vmpool_engine::limits;
 use vmpool_platform::{Configuration, FetchedObjects, ReferencedObject, Resolution};
 
 use crate::copies::CopyPlan;
 use crate::fields::MachineLocation;
+use crate::metadata::DocumentMetadata;
 use crate::model::{InstanceTypeObject, TypeMatcher};
 use crate::pins;
 use crate::protection::{InstanceTypeReferrer, awaits_copy, blocks_deletion, may_infer_object};
@@ -45,15 +46,14 @@ pub enum ProtectionStep {
 
 /// The next step for an object of the four kinds.
 pub fn next_protection_step(object: &Value) -> ProtectionStep {
-    let metadata = &object["metadata"];
-    let is_deleted = !metadata["deletionTimestamp"].is_null();
-    match (is_deleted, is_protected(object)) {
+    let metadata = DocumentMetadata::of(object);
+    match (metadata.is_deleted(), is_protected(object)) {
         (false, true) | (true, false) => ProtectionStep::Nothing,
         (false, false) => ProtectionStep::Protect(with_finalizers(
             object,
             &[finalizer_names(object), vec![FINALIZER]].concat(),
         )),
-        (true, true) if metadata["annotations"][FORCE_RELEASE] == "true" => ProtectionStep::Force,
+        (true, true) if metadata.annotation(FORCE_RELEASE) == Some("true") => ProtectionStep::Force,
         (true, true) => ProtectionStep::Examine,
     }
 }
@@ -80,7 +80,7 @@ fn is_protected(object: &Value) -> bool {
 }
 
 fn finalizer_names(object: &Value) -> Vec<&str> {
-    object["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+    DocumentMetadata::of(object).finalizers().collect()
 }
 
 /// The patch replaces the list, so it requires the version that was read.
@@ -139,7 +139,8 @@ impl ProtectedType {
 
     /// Whether this is the data of a copy of the object, or of another one of its name.
     fn is_data(&self, data: &Value) -> bool {
-        data["kind"] == *self.0.kind.as_str() && data["metadata"]["name"] == *self.0.identity.name
+        data["kind"] == *self.0.kind.as_str()
+            && DocumentMetadata::of(data).name() == Some(&*self.0.identity.name)
     }
 
     /// Whether a machine will use the object as it is when its copy is made, because its status names none
@@ -235,16 +236,16 @@ pub fn resolve_current_pins(
     configuration: &Configuration,
     found: &FetchedObjects,
 ) -> Step<Resolution, ReferencedObject> {
-    let text = |pointer: &str| pool.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let id = ObjectId::new(text("/metadata/name"), text("/metadata/uid"));
+    let metadata = DocumentMetadata::of(pool);
     let mut spec = pool["spec"].clone();
-    let policy = pool["metadata"]["annotations"][INSTANCETYPE_POLICY].as_str().map(str::to_owned);
+    let policy = metadata.annotation(INSTANCETYPE_POLICY).map(str::to_owned);
     pins::policy::add_annotated_policy(&mut spec, policy.as_ref());
-    pins::resolve_pool_pins(&id, text("/metadata/namespace"), &spec, configuration, found)
+    let namespace = metadata.namespace().unwrap_or_default();
+    pins::resolve_pool_pins(&metadata.object_id(), namespace, &spec, configuration, found)
 }
 
 fn type_user(object: &Value, location: MachineLocation, has_copy: bool) -> InstanceTypeReferrer<'_> {
-    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    let namespace = DocumentMetadata::of(object).namespace().unwrap_or_default();
     InstanceTypeReferrer { object, location, namespace, has_copy }
 }
 

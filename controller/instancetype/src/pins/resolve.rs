@@ -16,6 +16,7 @@ use crate::expand::{self, ExpandError};
 use crate::fields::{CauseReason, MachineLocation, StatusCause};
 use crate::inference::{self, InferenceLookup, InferenceSourceKind, Inferred};
 use crate::keys::POOL_KIND;
+use crate::metadata::DocumentMetadata;
 use crate::model::{
     GROUP, InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher, VERSION,
 };
@@ -594,8 +595,9 @@ fn find_copied_object(
     let decoded =
         copy::decode_copy(&copy, kind, &matcher.name).map_err(|error| undecoded(error.to_string()))?;
     let by_spec = reference.by_spec;
-    let machine_uid = machine["metadata"]["uid"].as_str().unwrap_or_default();
-    let machine_name = machine["metadata"]["name"].as_str().unwrap_or_default();
+    let metadata = DocumentMetadata::of(machine);
+    let machine_uid = metadata.uid().unwrap_or_default();
+    let machine_name = metadata.name().unwrap_or_default();
     let by_status =
         status_ref::is_recorded(machine, family, revision).map_err(|error| failed(error.to_string()))?;
     let wanted = ExpectedCopy { kind, name: &matcher.name, by_spec, by_status, machine_uid, machine_name };

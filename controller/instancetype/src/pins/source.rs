@@ -10,6 +10,7 @@ use vmpool_engine::model::PinReport;
 use vmpool_platform::{CopiedObject, CopySource, CopySourceVisitor, UncopiedObject, slim_metadata};
 
 use crate::copy::{self, Outdated};
+use crate::metadata::DocumentMetadata;
 use crate::model::{InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher};
 
 use super::stored::{FAMILIES, Pins};
@@ -83,12 +84,11 @@ pub fn copied_objects(revision: &Value) -> Vec<CopiedObject> {
     let made = pins.filter(|(_, pin)| pin.has_copy());
     made.filter_map(|(_, pin)| {
         let object = pin.copied_object();
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let metadata = &object["metadata"];
+        let metadata = DocumentMetadata::of(&object);
         Some(CopiedObject {
             kind: object["kind"].as_str()?.to_owned(),
-            namespace: text(&metadata["namespace"]),
-            name: text(&metadata["name"]),
+            namespace: metadata.namespace().unwrap_or_default().to_owned(),
+            name: metadata.name().unwrap_or_default().to_owned(),
             content: object,
         })
     })

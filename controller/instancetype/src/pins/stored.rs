@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::copy::{self, DecodedCopy, InstanceTypeCopy};
+use crate::metadata::DocumentMetadata;
 use crate::model::{InstanceTypeKind, TypeFamily, TypeMatcher};
 
 /// The field of the content of a revision with the pins. Pools do not have it.
@@ -28,14 +29,13 @@ pub(super) fn former_version(revision: &Value) -> Option<&'static str> {
 
 /// A ControllerRevision that has a former version of the API.
 fn decode_former_version(revision: &Value) -> Option<(InstanceTypeCopy, DecodedCopy)> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let label =
-        |key: &str| Some(text(&revision["metadata"]["labels"][key])).filter(|label| !label.is_empty());
+    let metadata = DocumentMetadata::of(revision);
+    let label = |key: &str| metadata.label(key).filter(|label| !label.is_empty());
     let data = &revision["data"];
-    let kind = label(copy::labels::KIND).unwrap_or_else(|| text(&data["kind"]));
-    let name = label(copy::labels::NAME).unwrap_or_else(|| text(&data["metadata"]["name"]));
+    let kind = label(copy::labels::KIND).or_else(|| data["kind"].as_str())?;
+    let name = label(copy::labels::NAME).or_else(|| DocumentMetadata::of(data).name()).unwrap_or_default();
     let copy = InstanceTypeCopy::read(revision).ok()?;
-    let decoded = copy::decode_copy(&copy, InstanceTypeKind::of_object(&kind)?, &name).ok()?;
+    let decoded = copy::decode_copy(&copy, InstanceTypeKind::of_object(kind)?, name).ok()?;
     // The text of the current version stays as it is, and so does that of a later one.
     decoded.stored.is_former().then_some((copy, decoded))
 }
