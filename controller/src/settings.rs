@@ -6,7 +6,7 @@ use vmpool_engine::ledger::REQUEST_TIMEOUT;
 use vmpool_engine::plan::{self, COLLECTION_GRACE};
 use vmpool_engine::scale_down::removal::RESERVATION_AGE;
 use vmpool_kit::write::WriteLimits;
-use vmpool_platforms::kubevirt::copies::CopyPolicy;
+use vmpool_platforms::instancetype::copies::CopyPolicy;
 
 /// Whether KubeVirt pools have the conditions `Ready`, `Reconciling` and `Stalled`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

@@ -15,7 +15,7 @@ use vmpool_controller::options::ControllerArgs;
 use vmpool_engine::condition::{ConditionReason, ConditionType};
 use vmpool_engine::failure::FailureReason;
 use vmpool_installation::workspace_root;
-use vmpool_platforms::kubevirt::pins;
+use vmpool_platforms::instancetype::pins;
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::MetricKind;
 

@@ -8,11 +8,11 @@ use serde_json::Value;
 use vmpool_api::names::is_dns_subdomain;
 use vmpool_decision::{AdmissionRead, LookupOutcome, Step};
 use vmpool_engine::admission::PoolKind;
-use vmpool_platforms::kubevirt::protection::{self, FINALIZER};
-use vmpool_platforms::kubevirt::type_admission::{
+use vmpool_platforms::instancetype::type_admission::{
     self as rules, COMPLETE_PATH, EXAMINED_USERS, MACHINE_PATH, OBJECT_PATH, POOL_PATH, PROTECT_PATH,
     TypeReviewDecision, TypeUserKind, USERS_IN_A_PAGE,
 };
+use vmpool_platforms::instancetype::type_protection::{self, FINALIZER};
 
 use crate::finalizers;
 use crate::metrics::{Path, Resource};
@@ -103,7 +103,7 @@ pub(crate) async fn edit_warning(reader: &Reader, request: &ReviewRequest) -> Op
             }
         }
     }
-    protection::edit_warning(kind, &awaited_by)
+    type_protection::edit_warning(kind, &awaited_by)
 }
 
 /// The old object of an update, and the new one. `None` for other operations, which are not reviewed.

@@ -364,7 +364,7 @@ fn a_status_that_lacks_something_is_not_a_published_one(#[case] field: &str) {
         &ComputedStatus { summary: summary.clone(), conditions: Vec::new(), activity: Vec::new() },
         StatusFields::All,
     );
-    let with = |status: Value| facts(|pool| pool["status"] = status).published.summary;
+    let with = |status: Value| facts(|pool| pool["status"] = status).spec.published.summary;
     assert_eq!(with(status.clone()), Some(summary));
     let mut incomplete = status;
     incomplete.as_object_mut().unwrap().remove(field);
@@ -419,7 +419,7 @@ fn the_policy_decides_the_order_of_scale_down(#[case] word: &str, #[case] policy
 fn what_cannot_be_read_costs_no_machine(#[case] field: &str, #[case] value: Value, #[case] word: &str) {
     let pool = facts(|pool| pool["spec"][field] = value);
     assert_eq!(pool.scale_down_policy, ScaleDownPolicy::Explicit);
-    let found = [pool.validation_errors, pool.invalid_settings].concat();
+    let found = [pool.spec.validation_errors, pool.spec.invalid_settings].concat();
     assert!(found.len() == 1 && found[0].contains(word), "{found:?}");
 }
 
@@ -501,7 +501,7 @@ fn a_pool_that_no_schema_of_ours_would_let_through_has_a_flaw(
         None => set(pool, path, value),
     });
     assert_eq!(pool.scale_down_policy, ScaleDownPolicy::Explicit);
-    let found = [pool.validation_errors, pool.invalid_settings].concat();
+    let found = [pool.spec.validation_errors, pool.spec.invalid_settings].concat();
     assert!(found.iter().any(|found| found.contains(word)), "{found:?}");
 }
 
@@ -537,6 +537,7 @@ fn a_status_of_another_controller_is_read_as_far_as_possible() {
             ],
         });
     })
+    .spec
     .published;
     assert_eq!(published.summary, None);
     let kinds: Vec<&str> = published.conditions.iter().map(|condition| &*condition.kind).collect();

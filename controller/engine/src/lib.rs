@@ -106,6 +106,6 @@ mod simulation;
 pub(crate) mod testing;
 
 pub use memory::PassMemory;
-pub use model::{Disk, Machine, ObjectId, ParsedPool, Pool, Uid};
+pub use model::{Disk, Machine, ObjectId, ParsedPool, Pool, PoolSpec, Uid};
 pub use plan::{ObservedPool, Plan, PoolAction, plan_pass};
 pub use status::{ComputedStatus, compute_status};

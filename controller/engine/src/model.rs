@@ -8,7 +8,7 @@ mod pool;
 
 pub use crate::ids::{ObjectId, Uid};
 pub use crate::membership::owner::{Owner, OwnerKind};
-pub use crate::revisions::TemplateParts;
+pub use crate::revisions::{PinReport, RevisionCopies, TemplateParts, UsedCopy};
 pub use crate::scale_down::policy::ScaleDownPolicy;
 pub use disk::{Disk, DiskAnnotations, DiskRestore, DiskState, StoredTime};
 pub use draft::{DiskDraft, DiskSource, Draft};
@@ -19,6 +19,6 @@ pub use machine::{
 pub(crate) use pool::InstanceTransition;
 pub use pool::{
     AutohealingPolicy, CurrentRevision, DisruptionBudget, Finalizer, Lifetime, MachineFilter, Membership,
-    Naming, ParsedPool, PinReport, Pool, PoolDiskTemplate, Preservation, PublishedStatus, RequestedRevision,
-    Restarts, RolloutPolicy, StatusContent, StatusSummary, StorageTemplate, UnusableTemplate, UsedCopy,
+    Naming, ParsedPool, Pool, PoolDiskTemplate, PoolSpec, Preservation, PublishedStatus, RequestedRevision,
+    Restarts, RolloutPolicy, StatusContent, StatusSummary, StorageTemplate, UnusableTemplate,
 };

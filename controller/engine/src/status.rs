@@ -67,7 +67,7 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
         next_number: (pool.naming == Naming::Random).then(|| observed.settled_numbers()),
         healed: observed.memory.healed_machines(),
         revision: pool.revision.id.clone(),
-        used_copies: pool.revision.used_copies.clone(),
+        used_copies: pool.revision.copies.used.clone(),
     };
 
     let blocked = BlockedSteps::of(observed);

@@ -9,7 +9,7 @@ use proptest::test_runner::Config;
 
 use crate::model::{
     CurrentRevision, Disk, DiskAnnotations, DiskRef, Lifetime, Machine, MachineActivity, ObjectId, Owner,
-    Pool, PoolDiskTemplate, StoredTime, Uid,
+    Pool, PoolDiskTemplate, PoolSpec, StoredTime, Uid,
 };
 use crate::plan::{NamesInUse, ObservedPool, PlanSettings, PoolAction, PoolSnapshot};
 use crate::revisions::RevisionId;
@@ -59,15 +59,13 @@ pub(crate) struct PoolWorld {
 
 impl PoolWorld {
     pub(crate) fn desiring(desired: usize) -> Self {
-        let pool = Pool {
+        let spec = PoolSpec {
             desired,
             disks: vec![PoolDiskTemplate::new("root", Lifetime::Ephemeral)],
-            ..Pool::new(
-                ObjectId::new("web", POOL_UID),
-                "team",
-                CurrentRevision::of_template(RevisionId::from("r1"), true),
-            )
+            ..PoolSpec::new(ObjectId::new("web", POOL_UID), "team")
         };
+        let revision = CurrentRevision::of_template(RevisionId::from("r1"), true);
+        let pool = Pool { spec, revision };
         let mut memory = PassMemory::default();
         memory.observe(&pool, UPTIME);
         Self {

@@ -6,13 +6,19 @@
 //! immutable copy, the *copy*.
 //!
 //! The crate has no client, no runtime, no clock and no randomness. The controller, the webhook and the API
-//! server look objects up and ask it; all give the same answers.
+//! server look objects up and ask it; all give the same answers. It contains all that is decided about
+//! instance types: the rules, what is copied for pools and for machines, what requests may do, and how long
+//! an object stays. How a template reaches a machine is up to the platform.
 //!
 //! # Layers
 //!
 //! Each layer uses those below it.
 //!
 //! ```text
+//!  type_admission   reviews of requests, with the reads that they need
+//!  type_protection  the finalizer that keeps an object until all users have copies
+//!  copies       copies for single machines, as a plan of writes
+//!  pins         copies for pools, in the content of revisions     keys   kinds of owners
 //!  machine      admission of machines           expand      a machine without matchers, which starts the same instance
 //!  kubevirt_expansion   the same with the steps of KubeVirt's own request
 //!  protection   whether an object is still needed
@@ -22,6 +28,7 @@
 //!  topology     vCPUs as sockets, cores and threads                defaults    what is still empty in the end
 //!  model        the four kinds and matchers                        fields      paths in errors
 //!  quantity     amounts that keep their spelling                   encoding    values in one spelling
+//!  metadata     the metadata of documents
 //! ```
 //!
 //! # Documents
@@ -56,6 +63,7 @@
 
 pub mod apply;
 pub mod conflict;
+pub mod copies;
 pub mod copy;
 pub mod defaults;
 pub mod encoding;
@@ -63,15 +71,20 @@ pub mod expand;
 pub mod fields;
 pub mod fill;
 pub mod inference;
+pub mod keys;
 pub mod kubevirt_expansion;
 pub mod machine;
+pub mod metadata;
 pub mod model;
+pub mod pins;
 pub mod protection;
 pub mod quantity;
 pub mod requirements;
 pub mod start;
 pub mod status_ref;
 pub mod topology;
+pub mod type_admission;
+pub mod type_protection;
 pub mod validation;
 
 #[cfg(test)]

@@ -12,16 +12,15 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION, VirtualMachine, VirtualMachinePool};
 use vmpool_instancetype::fields::{CauseReason, MachineLocation, StatusCause};
+use vmpool_instancetype::pins::{self, MatcherScope, ResolvedMachine};
 use vmpool_platform::FetchedObjects;
 
-use super::pins::{self, MatcherScope, ResolvedMachine};
-
 pub use super::keys::{MACHINE_KIND, POOL_KIND};
-pub use super::pins::MatcherProblem;
 pub use defaults::StartDefaults;
 pub use form::ExpansionForm;
 pub use outcome::Expansion;
 pub use pool::{RevisionToExpand, expand_pool, has_template_of};
+pub use vmpool_instancetype::pins::MatcherProblem;
 
 /// Checks a machine that a client sends: its kind, and the fields in the definition of vmpool. Returns one
 /// cause for each violation.

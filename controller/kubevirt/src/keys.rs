@@ -1,34 +1,16 @@
 //! Names, keys and references that the other modules write and compare.
 
-use serde_json::{Value, json};
-use vmpool_api::kubevirt::POOL_API_VERSION;
-
 pub use vmpool_api::kubevirt::API_VERSION;
 pub use vmpool_api::kubevirt::finalizers::POOL as FINALIZER;
 pub use vmpool_api::kubevirt::labels::{PRESERVED_ORDINAL, PRESERVED_POOL, REVISION as REVISION_LABEL};
+pub use vmpool_instancetype::keys::{MACHINE_KIND, POOL_KIND, pool_owner_reference};
 
-/// Kind of pools in owner references.
-pub const POOL_KIND: &str = "VirtualMachinePool";
-/// Kind of machines.
-pub const MACHINE_KIND: &str = "VirtualMachine";
 /// Prefix of the labels and annotations of vmpool. Of all annotations, caches keep only those with this
 /// prefix.
 pub const PREFIX: &str = "vmpool.";
 
 /// Maximum length of a label value, in bytes.
 pub const LABEL_VALUE: usize = 63;
-
-/// The owner reference of machines and revisions to their pool.
-pub fn pool_owner_reference(name: &str, uid: &str) -> Value {
-    json!({
-        "apiVersion": POOL_API_VERSION,
-        "kind": POOL_KIND,
-        "name": name,
-        "uid": uid,
-        "controller": true,
-        "blockOwnerDeletion": true,
-    })
-}
 
 /// The ordinal at the end of a machine's name: the number after the last hyphen. `None` if there is none.
 pub fn parse_machine_ordinal(name: &str) -> Option<u64> {

@@ -9,29 +9,26 @@
 //!
 //! 1. `keys`, `labels`, `selectors`, `field_encodings`, `canonical_values`, `former_storage`,
 //!    `history_limit`, `annotated_names`: values
-//! 2. `pins`: copies of instance types and preferences
-//! 3. `objects`: the fields of stored objects that vmpool reads
-//! 4. `read`: stored objects as plain types
-//! 5. `machine`, `release`, `coexistence`: objects, patches and verdicts from these types
-//! 6. `template`, `revision`, `storage`, `storage_origin`, `events`: comparisons of templates, stored
+//! 2. `objects`: the fields of stored objects that vmpool reads
+//! 3. `read`: settings of pools as plain types
+//! 4. `machine`, `release`, `coexistence`: objects, patches and verdicts from these types
+//! 5. `template`, `revision`, `storage`, `storage_origin`, `events`: comparisons of templates, stored
 //!    templates, storage that a new machine would share, and the texts of events
-//! 7. `restart`, `update`, `moved_storage`: what brings a changed template to an existing machine, and moved
+//! 6. `restart`, `update`, `moved_storage`: what brings a changed template to an existing machine, and moved
 //!    storage to the next
-//! 8. `publish`, `facts`: the data model of the engine
-//! 9. `platform`: the implementation of [`Platform`](vmpool_platform::Platform); `expansion`: machines and
+//! 7. `publish`, `facts`: the data model of the engine
+//! 8. `platform`: the implementation of [`Platform`](vmpool_platform::Platform); `expansion`: machines and
 //!    pools with instance type and preference written out; `view` and `registration`: what programs
 //!    need
 //!
-//! `admission` contains the rules of the webhook for pools, and uses `selectors`. `type_admission` contains
-//! those for instance types, preferences and machines that name them, and uses `pins`, as do `copies`, the
-//! copies for single machines, and `protection`, the finalizer of instance types and preferences. `removal`
-//! contains the groups of targeted removal.
+//! `admission` contains the rules of the webhook for pools, and uses `selectors`. `protection` reads of pools
+//! what the protection of instance types needs. `removal` contains the groups of targeted removal.
+//! Everything else about instance types and preferences is in the crate `vmpool-instancetype`.
 
 pub mod admission;
 mod annotated_names;
 mod canonical_values;
 pub mod coexistence;
-pub mod copies;
 pub mod dropped_storage;
 pub mod events;
 pub mod expansion;
@@ -45,7 +42,6 @@ pub mod labels;
 pub mod machine;
 mod moved_storage;
 pub mod objects;
-pub mod pins;
 mod platform;
 pub mod protection;
 mod publish;
@@ -59,7 +55,6 @@ pub mod selectors;
 pub mod storage;
 pub mod storage_origin;
 pub mod template;
-pub mod type_admission;
 pub mod update;
 mod view;
 

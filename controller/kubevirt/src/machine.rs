@@ -6,9 +6,9 @@ use vmpool_api::names::is_dns_label;
 use vmpool_engine::model::ObjectId;
 use vmpool_engine::protection;
 use vmpool_engine::scale_up::names::ordinal_name;
+use vmpool_instancetype::pins;
 
 use super::keys::{API_VERSION, FINALIZER, MACHINE_KIND, REVISION_LABEL, pool_owner_reference};
-use super::pins;
 use super::read::NameGenerationSettings;
 
 /// A template for the machine with one ordinal.

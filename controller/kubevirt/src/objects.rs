@@ -8,6 +8,7 @@ mod hot_plug;
 mod installation;
 mod instance;
 mod machine;
+mod machine_status;
 mod metadata;
 mod pool;
 mod storage;
@@ -15,11 +16,13 @@ mod storage;
 pub use installation::InstallationObject;
 pub use instance::InstanceObject;
 pub use machine::KubeVirtMachineObject;
+pub use machine_status::Readiness;
 pub use metadata::{DEPENDENTS_FIRST, FinalizerSummary};
 pub use pool::KubeVirtPoolObject;
 pub use storage::{ClaimObject, DataVolumeObject};
 
-pub(super) use machine::{FAILURE, KubeVirtMachineStatus, MachineCondition, PAUSED, SCHEDULED, VolumeSource};
+pub(super) use machine::VolumeSource;
+pub(super) use machine_status::KubeVirtMachineStatus;
 pub(super) use pool::KubeVirtPoolStatus;
 
 #[cfg(test)]

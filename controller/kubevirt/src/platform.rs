@@ -15,8 +15,9 @@ use vmpool_engine::revisions::{Fingerprint, RevisionId, TemplateParts};
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::scale_up::names::NameBlock;
 use vmpool_engine::{ComputedStatus, Machine, ObjectId, ParsedPool, Uid};
-use vmpool_instancetype::copy;
 use vmpool_instancetype::model::VERSION;
+use vmpool_instancetype::pins::policy;
+use vmpool_instancetype::{copy, pins};
 use vmpool_platform::{
     ApiObject, Configuration, CopiedObject, CopyComparison, CopySourceVisitor, FetchedObjects, Finalizers,
     Instances, MachineStorage, NoDisks, OtherController, PatchBody, Platform, ReferencedObject, Resolution,
@@ -31,11 +32,10 @@ use super::objects::{
     ClaimObject, DataVolumeObject, InstallationObject, InstanceObject, KubeVirtMachineObject,
     KubeVirtPoolObject,
 };
-use super::pins::policy;
 use super::read::{self, read_pool_settings};
 use super::release::{self, PatchTarget};
 use super::restart::{self, GuestRestart};
-use super::{facts, keys, moved_storage, pins, publish, revision, storage, storage_origin, template, update};
+use super::{facts, keys, moved_storage, publish, revision, storage, storage_origin, template, update};
 
 /// The field of the spec of a pool that contains the template of its machines.
 const TEMPLATE: &str = "virtualMachineTemplate";
@@ -91,7 +91,7 @@ impl Platform for KubeVirt {
         Fingerprint::of_exact(&Self::canonical(spec))
     }
     fn machine(pool: &KubeVirtPoolObject, spec: &Value, draft: &Draft) -> Value {
-        let id = facts::object_id(&pool.metadata);
+        let id = read::read_object_id(&pool.metadata);
         let namespace = pool.metadata.namespace.as_deref().unwrap_or_default();
         let mut machine = machine::machine_object(
             namespace,
@@ -170,12 +170,7 @@ impl Instances<KubeVirtMachineObject> for KubeVirt {
         facts::read_instance(instance)
     }
     fn restart(machine: &KubeVirtMachineObject, instance: &InstanceObject) -> RestartRequest {
-        let version = machine.metadata.resource_version.as_deref().unwrap_or_default();
-        match restart::restart_guest(
-            &read::read_machine_facts(machine),
-            version,
-            &read::read_instance_facts(instance),
-        ) {
+        match restart::restart_guest(machine, instance) {
             GuestRestart::DeleteInstance { .. } => RestartRequest::DeleteInstance,
             GuestRestart::Request(patch) => RestartRequest::PatchMachineStatus(patch),
             GuestRestart::InProgress => RestartRequest::InProgress,
@@ -183,7 +178,7 @@ impl Instances<KubeVirtMachineObject> for KubeVirt {
         }
     }
     fn record_revision(instance: &InstanceObject, revision: &RevisionId) -> Option<Value> {
-        restart::record_instance_revision(&read::read_instance_facts(instance), revision.as_str())
+        restart::record_instance_revision(instance, revision.as_str())
     }
 }
 
@@ -205,7 +200,7 @@ impl RevisionObjects<KubeVirtPoolObject> for KubeVirt {
     }
     /// The number is the generation of the pool.
     fn object(pool: &KubeVirtPoolObject, name: &str, _: &RevisionId, _: i64, spec: &Value) -> Value {
-        let id = facts::object_id(&pool.metadata);
+        let id = read::read_object_id(&pool.metadata);
         let namespace = pool.metadata.namespace.as_deref().unwrap_or_default();
         revision::revision_object(namespace, &id, name, pool.metadata.generation.unwrap_or_default(), spec)
     }
@@ -234,7 +229,7 @@ impl TemplateCopies<KubeVirtPoolObject, KubeVirtMachineObject> for KubeVirt {
         found: &FetchedObjects,
     ) -> Step<Resolution, ReferencedObject> {
         let namespace = pool.metadata.namespace.as_deref().unwrap_or_default();
-        pins::resolve_pool_pins(&facts::object_id(&pool.metadata), namespace, spec, configuration, found)
+        pins::resolve_pool_pins(&read::read_object_id(&pool.metadata), namespace, spec, configuration, found)
     }
     fn inherit_copies(spec: &Value, stored: &Value) -> Option<Value> {
         pins::inherit_copies(spec, stored)

@@ -8,12 +8,12 @@ use vmpool_engine::condition::{ConditionType, StatusCondition};
 use vmpool_engine::model::{PublishedStatus, StatusSummary, UsedCopy};
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
 use vmpool_instancetype::model::{TypeFamily, TypeMatcher};
+use vmpool_instancetype::pins::FAMILIES;
 use vmpool_instancetype::status_ref::StatusRef;
 use vmpool_platform::{StatusFields, activity};
 
 use super::events::failed_step;
 use super::objects::{KubeVirtPoolObject, KubeVirtPoolStatus};
-use super::pins::FAMILIES;
 
 /// The merge patch that writes the removal record.
 pub(super) fn removal_record(record: &RemovalRecord) -> Value {

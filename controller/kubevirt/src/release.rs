@@ -43,7 +43,7 @@ pub fn add_finalizer(target: PatchTarget<'_>, finalizers: FinalizerSummary) -> O
 /// The operation that records on a pool that its machines are its own; `None` if there is a record, also that
 /// of a former pool. The patch must test the version of the pool.
 pub fn record_machines_of(pool: &ObjectMeta) -> Option<Value> {
-    let record = copied_pool::machines_record(&super::facts::object_id(pool));
+    let record = copied_pool::machines_record(&super::read::read_object_id(pool));
     match &pool.annotations {
         Some(map) if map.contains_key(MACHINES_OF) => None,
         Some(map) if !map.is_empty() => {

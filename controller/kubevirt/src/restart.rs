@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use vmpool_api::kubevirt::values::RunStrategy;
 
 use super::keys::REVISION_LABEL;
-use super::read::{InstanceFacts, MachineFacts};
+use super::objects::{InstanceObject, KubeVirtMachineObject};
 
 /// How a guest is restarted.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,25 +24,23 @@ pub enum GuestRestart {
     NotRestarted,
 }
 
-/// How the guest of a machine is restarted. `resource_version` is the version of the machine in `machine`.
-pub fn restart_guest(
-    machine: &MachineFacts,
-    resource_version: &str,
-    instance: &InstanceFacts,
-) -> GuestRestart {
+/// How the guest of a machine is restarted.
+pub fn restart_guest(machine: &KubeVirtMachineObject, instance: &InstanceObject) -> GuestRestart {
+    let uid = instance.metadata.uid.as_deref().unwrap_or_default();
     match machine.run_strategy {
-        _ if instance.terminating => GuestRestart::InProgress,
-        Some(strategy) if strategy.restarts() => {
-            GuestRestart::DeleteInstance { uid: instance.id.uid.as_str().to_owned() }
-        }
-        Some(RunStrategy::Manual | RunStrategy::RerunOnFailure) if machine.state_change_requested => {
+        _ if instance.metadata.deletion_timestamp.is_some() => GuestRestart::InProgress,
+        Some(strategy) if strategy.restarts() => GuestRestart::DeleteInstance { uid: uid.to_owned() },
+        Some(RunStrategy::Manual | RunStrategy::RerunOnFailure) if machine.status.state_change_requested => {
             GuestRestart::InProgress
         }
         Some(RunStrategy::Manual | RunStrategy::RerunOnFailure) => GuestRestart::Request(json!({
             // The version guards requests of other clients, because a merge patch replaces the list.
-            "metadata": { "uid": machine.id.uid.as_str(), "resourceVersion": resource_version },
+            "metadata": {
+                "uid": machine.metadata.uid.as_deref().unwrap_or_default(),
+                "resourceVersion": machine.metadata.resource_version.as_deref().unwrap_or_default(),
+            },
             "status": { "stateChangeRequests": [
-                { "action": "Stop", "uid": instance.id.uid.as_str() },
+                { "action": "Stop", "uid": uid },
                 { "action": "Start" },
             ] },
         })),
@@ -57,11 +55,11 @@ pub fn is_restart_possible(strategy: RunStrategy) -> bool {
 
 /// The JSON patch that writes the revision label to a VirtualMachineInstance; `None` if it has this label, or
 /// has no such label, which requires a restart.
-pub fn record_instance_revision(instance: &InstanceFacts, revision: &str) -> Option<Value> {
+pub fn record_instance_revision(instance: &InstanceObject, revision: &str) -> Option<Value> {
     let current = instance.revision.as_deref().filter(|current| *current != revision)?;
     let path = format!("/metadata/labels/{}", REVISION_LABEL.replace('~', "~0").replace('/', "~1"));
     Some(json!([
-        { "op": "test", "path": "/metadata/uid", "value": instance.id.uid.as_str() },
+        { "op": "test", "path": "/metadata/uid", "value": instance.metadata.uid.as_deref().unwrap_or_default() },
         { "op": "test", "path": path, "value": current },
         { "op": "replace", "path": path, "value": revision },
     ]))

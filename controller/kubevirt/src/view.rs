@@ -80,7 +80,7 @@ impl ClientPlatform for KubeVirt {
     }
 
     fn copies(content: &Value) -> Vec<String> {
-        super::pins::describe_copies(content)
+        vmpool_instancetype::pins::describe_copies(content)
     }
 
     fn pinned_revision_pointers() -> &'static [&'static str] {

@@ -302,7 +302,7 @@ pub fn a_published_status_reads_back<P: Platform>(pool: &Value) {
         let status = sample.status(failure);
         let mut body = pool.clone();
         body["status"] = P::status(&sample.pool, &status, StatusFields::All);
-        let published = P::read_pool(&decode_body(&body)).published;
+        let published = P::read_pool(&decode_body(&body)).spec.published;
         assert_eq!(published, P::published(&sample.pool, &body["status"]), "in {}", body["status"]);
         let summary = published.summary.as_ref().expect("the status is complete");
         assert_eq!((summary.replicas, summary.ready), (status.summary.replicas, status.summary.ready));

@@ -13,6 +13,7 @@ pub mod removal;
 mod tests;
 
 pub use vmpool_dvp as dvp;
+pub use vmpool_instancetype as instancetype;
 pub use vmpool_kubevirt as kubevirt;
 pub use vmpool_platform::{
     ApiObject, AttachmentOf, ClaimOf, ClaimedPlatform, ClientPlatform, CloneTarget, ConditionEvent,

@@ -20,7 +20,7 @@ use vmpool_kit::object::object_id;
 use vmpool_kit::pause::pause_after;
 use vmpool_kit::queue::PassQueue;
 use vmpool_kit::rejection;
-use vmpool_platforms::kubevirt::copies::{CopyPolicy, Document, Machine, Revision};
+use vmpool_platforms::instancetype::copies::{CopyPolicy, Document, Machine, Revision};
 use vmpool_platforms::{FetchedObjects, KubeVirt, OtherController, Platform, ReferencedObject};
 use vmpool_runtime::env::TimeoutElapsed;
 

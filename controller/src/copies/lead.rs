@@ -21,11 +21,11 @@ use vmpool_kit::object::object_key;
 use vmpool_kit::passes::PassEnd;
 use vmpool_kit::sink::{MapSink, Objects, Sink, WatchChange, Watched};
 use vmpool_kit::watch::{WatchScope, list_and_watch as follow};
-use vmpool_platforms::kubevirt::copies::{
+use vmpool_platforms::instancetype::copies::{
     ClusterInstancetype, ClusterPreference, Document, Instancetype, LABEL, Machine, Pool, Preference,
     Revision,
 };
-use vmpool_platforms::kubevirt::protection::InstanceTypeKind;
+use vmpool_platforms::instancetype::type_protection::InstanceTypeKind;
 use vmpool_platforms::{ApiObject, KubeVirt, OtherController, Platform};
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;

@@ -15,7 +15,7 @@ use vmpool_kit::queue::Requeue;
 use vmpool_kit::rejection;
 use vmpool_kit::write::WriteError;
 use vmpool_platforms::FetchedObjects;
-use vmpool_platforms::kubevirt::copies::{
+use vmpool_platforms::instancetype::copies::{
     self, CopyEvent, CopyPlan, CopyPolicy, Document, Machine, OwnedCopy, PlannedCopyComparison, Revision,
 };
 use vmpool_runtime::telemetry::with_causes;

@@ -16,9 +16,12 @@ use vmpool_kit::queue::Requeue;
 use vmpool_kit::sink::Watched;
 use vmpool_kit::watch::{WatchError, WatchScope};
 use vmpool_kit::write::WriteError;
+use vmpool_platforms::instancetype::copies::{Document, Machine, Pool, Revision};
+use vmpool_platforms::instancetype::type_protection::{
+    self, InstanceTypeKind, ProtectedType, ProtectionStep,
+};
 use vmpool_platforms::kubevirt::KubeVirt;
-use vmpool_platforms::kubevirt::copies::{Document, Machine, Pool, Revision};
-use vmpool_platforms::kubevirt::protection::{self, InstanceTypeKind, ProtectedType, ProtectionStep};
+use vmpool_platforms::kubevirt::protection::{has_pinned_type, may_need_type};
 use vmpool_platforms::{
     Configuration, FetchedObjects, OtherController, Platform, ReferencedObject, Resolution,
 };
@@ -45,17 +48,17 @@ pub(super) async fn reconcile_type_finalizer(context: &CopyContext, key: &TypeKe
         context.blocked_types.remove(key);
         return Requeue::Never;
     };
-    let (patch, forced) = match protection::next_protection_step(&object) {
+    let (patch, forced) = match type_protection::next_protection_step(&object) {
         ProtectionStep::Nothing => {
             // The finalizer can be gone, or the object can be a new one of the same name.
             context.blocked_types.remove(key);
             return Requeue::Never;
         }
         ProtectionStep::Protect(patch) => (patch, false),
-        ProtectionStep::Force => (protection::finalizer_removal_merge_patch(&object), true),
+        ProtectionStep::Force => (type_protection::finalizer_removal_merge_patch(&object), true),
         ProtectionStep::Examine => match needed_by(context, key, &object).await {
             Ok(needed_by) if needed_by.is_empty() => {
-                (protection::finalizer_removal_merge_patch(&object), false)
+                (type_protection::finalizer_removal_merge_patch(&object), false)
             }
             Ok(needed_by) => {
                 return Requeue::After(report_blocked_deletion(context, key, &object, &needed_by));
@@ -108,9 +111,9 @@ fn report_blocked_deletion(
 ) -> Duration {
     let (pause, is_new) = context.blocked_types.note(key, needed_by, context.leader.env.uptime());
     if is_new {
-        let named = protection::abbreviate_names(needed_by);
+        let named = type_protection::abbreviate_names(needed_by);
         tracing::info!(object = ?key, needed_by = named, "machines and pools without a copy keep an object from being deleted");
-        let note = protection::blocked_deletion_message(key.kind, needed_by);
+        let note = type_protection::blocked_deletion_message(key.kind, needed_by);
         publish_plain_event(
             &context.leader.events,
             &type_event_subject(key, object),
@@ -157,7 +160,9 @@ async fn needed_by(context: &CopyContext, key: &TypeKey, object: &Value) -> Resu
                 true if context.scope.policy.is_none() => {}
                 true => open.push(machine),
                 // The watch does not show copies without labels.
-                false if protection::has_copy_failure(&document) || protected.records_copy(&document) => {
+                false
+                    if type_protection::has_copy_failure(&document) || protected.records_copy(&document) =>
+                {
                     open.push(machine);
                 }
                 false => needed_by.push((key.namespace.clone(), machine_name(&key))),
@@ -188,26 +193,27 @@ async fn needed_by(context: &CopyContext, key: &TypeKey, object: &Value) -> Resu
     }
     let mut pools: HashMap<String, Vec<Pool>> = HashMap::new();
     visit_objects_live::<Pool>(context, namespace, |pool| {
-        if protected.may_be_needed_by_pool(&pool.document()) {
+        if may_need_type(&pool.document(), &protected) {
             pools.entry(object_key(&pool).namespace).or_default().push(pool);
         }
     })
     .await?;
-    let has_failed = pools.values().flatten().any(|pool| protection::is_failed_pool(&pool.document()));
+    let has_failed = pools.values().flatten().any(|pool| type_protection::is_failed_pool(&pool.document()));
     let configuration =
         if has_failed { read_kubevirt_configuration(context).await? } else { Configuration::default() };
     for (namespace, mut pools) in pools {
         visit_objects_live::<Revision>(context, Some(&namespace), |revision| {
             let content = &revision.document()["data"];
             pools.retain(|pool| {
-                !(is_owned_by(revision.meta(), pool) && protected.is_pinned(&pool.document(), content))
+                !(is_owned_by(revision.meta(), pool)
+                    && has_pinned_type(&pool.document(), content, &protected))
             });
         })
         .await?;
         for pool in pools {
             let key = object_key(&pool);
             let document = pool.document();
-            if !protection::is_failed_pool(&document) {
+            if !type_protection::is_failed_pool(&document) {
                 needed_by.push((key.namespace.clone(), pool_name(&key)));
                 continue;
             }
@@ -281,7 +287,7 @@ async fn expected_revision_content(
     pool: &Value,
     configuration: &Configuration,
 ) -> Result<Option<Value>, CopyReadError> {
-    let resolve = |found: &FetchedObjects| protection::resolve_current_pins(pool, configuration, found);
+    let resolve = |found: &FetchedObjects| type_protection::resolve_current_pins(pool, configuration, found);
     Ok(match context.decide(namespace, TypeReadSource::Cache, resolve).await? {
         Resolution::Resolved(content) | Resolution::Partial(content, ..) => Some(content),
         Resolution::Unresolved(..) => None,

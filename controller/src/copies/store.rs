@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use vmpool_api::{ObjectKey, OwnerIdentity};
 use vmpool_kit::object::{object_id, object_key, object_version};
 use vmpool_kit::sink::{Sink, WatchChange, Watched};
-use vmpool_platforms::kubevirt::copies::Document;
+use vmpool_platforms::instancetype::copies::Document;
 use vmpool_platforms::{ApiObject, is_owner};
 
 /// The objects of one kind.

@@ -7,8 +7,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_platforms::kubevirt::copies::CopyPolicy;
-use vmpool_platforms::kubevirt::protection::FINALIZER;
+use vmpool_platforms::instancetype::copies::CopyPolicy;
+use vmpool_platforms::instancetype::type_protection::FINALIZER;
 
 use crate::process::options::PlatformName;
 use crate::testing::{Call, Fate, LeaderWorld, NAMESPACE, Refusal, Verb};

@@ -9,10 +9,10 @@ use serde_json::Value;
 use vmpool_api::ObjectKey;
 use vmpool_kit::object::collection_path;
 use vmpool_platforms::ReferencedObject;
-use vmpool_platforms::kubevirt::copies::{
+use vmpool_platforms::instancetype::copies::{
     ClusterInstancetype, ClusterPreference, Document, Instancetype, Preference,
 };
-use vmpool_platforms::kubevirt::protection::InstanceTypeKind;
+use vmpool_platforms::instancetype::type_protection::InstanceTypeKind;
 
 use super::store::ObjectTable;
 

@@ -7,8 +7,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
-use vmpool_platforms::kubevirt::copies;
-use vmpool_platforms::kubevirt::protection::InstanceTypeKind;
+use vmpool_platforms::instancetype::copies;
+use vmpool_platforms::instancetype::type_protection::InstanceTypeKind;
 use vmpool_platforms::{LookupFailure, LookupReason};
 use vmpool_runtime::metrics::{Values, Word, family_with_series};
 use vmpool_runtime::{label_set, metric_table, words};
@@ -186,7 +186,7 @@ impl TypeMetrics {
 
 #[cfg(test)]
 mod tests {
-    use vmpool_platforms::kubevirt::copies::StoredVersion;
+    use vmpool_platforms::instancetype::copies::StoredVersion;
 
     use vmpool_runtime::metrics::MetricsRegistry;
 

@@ -27,7 +27,8 @@ impl<P: Platform> CachedPool<P> {
 
     /// The pool with its current revision.
     pub(crate) fn at(&self, revision: CurrentRevision) -> PoolEntry<P> {
-        PoolEntry { facts: self.facts.clone().with_revision(revision), object: self.object.clone() }
+        let facts = Pool { spec: self.facts.spec.clone(), revision };
+        PoolEntry { facts, object: self.object.clone() }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use vmpool_engine::model::Owner;
-use vmpool_engine::{Pool, Uid};
+use vmpool_engine::{PoolSpec, Uid};
 
 /// The namespace and the UID of a pool. A user can write the UID of a pool into owner references and labels
 /// of objects in other namespaces, so the UID alone identifies no pool.
@@ -21,7 +21,7 @@ impl PoolKey {
     }
 
     /// This pool.
-    pub(crate) fn of<R>(pool: &Pool<R>) -> Self {
+    pub(crate) fn of(pool: &PoolSpec) -> Self {
         Self::new(&pool.namespace, &pool.id.uid)
     }
 

@@ -16,7 +16,7 @@ use vmpool_engine::failure::PoolFailure;
 use vmpool_engine::plan::PoolSnapshot;
 use vmpool_engine::scale_up::provisioning::count_provisioning;
 use vmpool_engine::status::{Availability, find_delaying_limit, find_detached_disks, first_start_problem};
-use vmpool_engine::{ObservedPool, Plan, Pool, compute_status};
+use vmpool_engine::{ObservedPool, Plan, compute_status};
 use vmpool_kit::object::object_version;
 use vmpool_kit::passes::PassEnd;
 use vmpool_kit::queue::Requeue;
@@ -233,13 +233,14 @@ fn as_published<P: Platform>(pool: &PoolEntry<P>, state: &PoolMemory) -> Option<
     let unseen = state.last_status.as_ref().filter(|last| object_version(&*pool.object) < last.version);
     let current = &pool.facts.revision;
     let used_copies = state.revisions.as_ref().map(|revisions| revisions.used_copies(current));
-    let used_copies = used_copies.filter(|used| *used != current.used_copies);
+    let used_copies = used_copies.filter(|used| *used != current.copies.used);
     if unseen.is_none() && state.unresolved.is_none() && used_copies.is_none() {
         return None;
     }
-    let mut facts = Pool { unresolved: state.unresolved.clone(), ..pool.facts.clone() };
+    let mut facts = pool.facts.clone();
+    facts.unresolved.clone_from(&state.unresolved);
     if let Some(used_copies) = used_copies {
-        facts.revision.used_copies = used_copies;
+        facts.revision.copies.used = used_copies;
     }
     if let Some(last) = unseen {
         facts.published = last.became.clone();

@@ -83,7 +83,7 @@ pub(crate) async fn report_pass<P: Platform>(
             let last = LastStatus {
                 wrote: status,
                 version: object_version(&*entry.object),
-                became: entry.facts.published,
+                became: entry.facts.spec.published,
             };
             state.status_conflict.wrote(&last.became, last.version);
             state.last_status = Some(last);

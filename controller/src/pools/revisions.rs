@@ -6,12 +6,13 @@
 //! revisions whose create had no answer.
 
 mod content;
+mod copies;
 pub(crate) mod pool_revisions;
 mod resolve;
 pub(crate) mod stored;
 pub(crate) mod templates;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -21,15 +22,15 @@ use serde_json::json;
 use vmpool_engine::limits::shorten_message;
 use vmpool_engine::model::{CurrentRevision, RequestedRevision, ScaleDownPolicy};
 use vmpool_engine::revisions::{HELD, ResolvedRevision, RevisionId};
-use vmpool_engine::{ObjectId, Pool, PoolAction};
+use vmpool_engine::{Pool, PoolAction};
 use vmpool_platforms::{CopyComparison, Disks, Platform, RevisionObjects as _, TemplateCopies as _, Text};
 
-use crate::pools::cache::CacheKey;
 use crate::pools::context::PoolContext;
 use crate::pools::live::ReadError;
 use crate::pools::pool_entry::{CachedPool, PoolEntry};
 use crate::pools::pool_key::PoolKey;
 use content::read_revision_content;
+use copies::observe_copies;
 use pool_revisions::{PoolRevisions, RevisionChange};
 use resolve::ResolvedTemplate;
 use stored::{RevisionEntry, RevisionObject, pool_of};
@@ -162,26 +163,9 @@ pub(crate) async fn resolve_pool_revision<P: Platform>(
         let others = revisions.history.with_content(&template).filter(|other| **other != current.id);
         current.same_template = others.cloned().collect();
         current.superseded = revisions.history.superseded();
-        let mut users = current.same_template.iter().chain([&current.id]);
-        // A later revision with the same template contains the same copies.
-        let mut same = current.same_template.iter().rev();
-        let of_template = std::iter::once(&current.id).chain(same.by_ref()).map(|id| revisions.copied(id));
-        let copied = of_template.into_iter().find(|copied| !copied.is_empty());
-        current.pins_outdated = copied.and_then(|copied| context.sources.outdated::<P>(copied));
-        current.references = revisions.references();
-        current.used_copies = revisions.used_copies(&current);
-        current.unused_copies = unused_copies(context, pool, revisions);
-        if !current.stored {
-            current.inherits = revisions.inheritable(&template).cloned();
-            current.copies_wanted = are_copies_wanted(context, pool, revisions, &current).await?;
-        }
-        current.copies_lost = !is_pinned && users.any(|id| revisions.lost_copies(id));
-        // What is stored again with the current template is restored with it.
-        let is_other = |id: &RevisionId| is_pinned || !current.is_current(id);
-        let lost = revisions.ids().into_iter().filter(|id| is_other(id) && revisions.lost_copies(id));
-        current.others_lost = lost.collect();
+        current.copies = observe_copies(context, pool, revisions, &current, &template).await?;
     }
-    current.pins_unavailable = !is_pinned
+    current.copies.unavailable = !is_pinned
         && context.configuration().expands_references
         && resolve::spec_template(context, pool).pins_unavailable;
     let mut resolved = pool.at(current);
@@ -195,43 +179,6 @@ pub(crate) async fn resolve_pool_revision<P: Platform>(
         use_disks_of::<P>(facts, &content);
     }
     Ok(resolved)
-}
-
-/// Whether an object that the template refers to is being deleted, and no stored revision with the template
-/// contains a copy of it.
-async fn are_copies_wanted<P: Platform>(
-    context: &PoolContext<P>,
-    pool: &CachedPool<P>,
-    revisions: &mut PoolRevisions,
-    current: &CurrentRevision,
-) -> Result<bool, ReadError> {
-    let has_all = |id: &RevisionId| !revisions.history.lacks_copies(id);
-    if pool.facts.deleting || !context.sources.has_ending() || current.inherits.as_ref().is_some_and(has_all)
-    {
-        return Ok(false);
-    }
-    let uncopied = resolve::find_uncopied_referents(context, pool, revisions).await?;
-    Ok(uncopied.iter().any(|referent| context.sources.is_ending(referent)))
-}
-
-/// The copies of a pool that nothing refers to.
-fn unused_copies<P: Platform>(
-    context: &PoolContext<P>,
-    pool: &CachedPool<P>,
-    revisions: &PoolRevisions,
-) -> Vec<ObjectId> {
-    let owned = context.caches.revisions.by_key_where(&CacheKey::Pool(PoolKey::of(&pool.facts)), |copy| {
-        copy.is_only_pin && copy.owner.as_ref() == Some(&pool.facts.id)
-    });
-    // Also machines that the pool has released. All of them are read only if a copy seems to be unused.
-    let used = |unused: &HashSet<&str>| {
-        let mut used = HashSet::new();
-        context.caches.machines.for_each(&pool.facts.namespace, |machine| {
-            used.extend(machine.references.copies.iter().filter(|copy| unused.contains(&***copy)).cloned());
-        });
-        used
-    };
-    revisions.unused_copies(&owned, used)
 }
 
 /// Makes the disk templates those of a stored revision with this content. If a disk template of it was
@@ -302,7 +249,7 @@ pub(crate) async fn read_templates_for_actions<P: Platform>(
             ResolvedTemplate::Usable(template) => Text::of(&template),
             ResolvedTemplate::Unusable(partial, unresolved) => {
                 templates.unresolved = Some(unresolved);
-                templates.is_partial = partial.is_some() && pool.facts.revision.copies_wanted;
+                templates.is_partial = partial.is_some() && pool.facts.revision.copies.wanted;
                 partial.map_or_else(Text::default, |partial| Text::of(&partial))
             }
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Parser;
 use vmpool_feature_gates::Feature;
 pub use vmpool_platforms::PlatformName;
-use vmpool_platforms::kubevirt::copies::CopyPolicy;
+use vmpool_platforms::instancetype::copies::CopyPolicy;
 use vmpool_runtime::args::{ArgsError, GateArgs, InstancetypeMode, LeaseArgs, ProgramArgs, ReservationArgs};
 
 pub use self::images::{ImageArgs, ImageArgsError};

@@ -21,8 +21,10 @@ use vmpool_diskimage::clone_permission;
 use vmpool_diskimage::objects::owner_reference;
 use vmpool_kit::object::api_for_namespace;
 use vmpool_kit::watch::{WatchError, WatchScope, list_served};
-use vmpool_platforms::kubevirt::copies::{ClusterInstancetype, ClusterPreference, Instancetype, Preference};
-use vmpool_platforms::kubevirt::protection;
+use vmpool_platforms::instancetype::copies::{
+    ClusterInstancetype, ClusterPreference, Instancetype, Preference,
+};
+use vmpool_platforms::instancetype::type_protection;
 use vmpool_platforms::{ApiObject, Finalizers, OtherController, Platform, with_platform};
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::LeaseConfig;
@@ -351,7 +353,7 @@ async fn remove_type_finalizers<K: ApiObject>(
     namespace: Option<&str>,
 ) -> Result<usize, UninstallError> {
     let remove = |object: &K| {
-        protection::finalizer_removal_json_patch(object.meta().finalizers.as_deref().unwrap_or_default())
+        type_protection::finalizer_removal_json_patch(object.meta().finalizers.as_deref().unwrap_or_default())
     };
     patch_until_unchanged(client, env, namespace, remove).await
 }

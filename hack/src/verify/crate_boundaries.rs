@@ -83,8 +83,8 @@ pub(super) const WALLS: &[CrateBoundary] = &[
     CrateBoundary { package: "vmpool-kit", ours: &["vmpool-api", "vmpool-runtime"], barred: &[] },
     CrateBoundary {
         package: "vmpool-instancetype",
-        ours: &["vmpool-api", "vmpool-decision"],
-        barred: IMPURE,
+        ours: &["vmpool-api", "vmpool-decision", "vmpool-engine", "vmpool-platform"],
+        barred: CLIENTS,
     },
     CrateBoundary { package: "vmpool-diskimage", ours: &["vmpool-api", "vmpool-decision"], barred: IMPURE },
     CrateBoundary { package: "vmpool-runtime", ours: &["vmpool-api", "vmpool-feature-gates"], barred: &[] },

@@ -2,7 +2,9 @@
 #![expect(clippy::needless_pass_by_value, reason = "the tables of tests write JSON in place")]
 
 use rstest::rstest;
-use vmpool_platforms::kubevirt::type_admission::{COMPLETE_PATH, MACHINE_PATH, OBJECT_PATH, PROTECT_PATH};
+use vmpool_platforms::instancetype::type_admission::{
+    COMPLETE_PATH, MACHINE_PATH, OBJECT_PATH, PROTECT_PATH,
+};
 
 use super::*;
 

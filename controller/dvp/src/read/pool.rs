@@ -15,7 +15,7 @@ use vmpool_engine::scale_down::removal::RemovalRecord;
 use vmpool_engine::scale_up::class_slots::list_distinct_classes;
 use vmpool_engine::scale_up::provisioning_limit::read_max_provisioning;
 use vmpool_engine::status::StatusSummary;
-use vmpool_engine::{ParsedPool, Pool};
+use vmpool_engine::{ParsedPool, Pool, PoolSpec};
 use vmpool_platform::activity;
 use vmpool_platform::copied_pool::hold_error;
 
@@ -89,7 +89,7 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
     let name_block = annotation_value(&object.metadata, annotations::NAMES).and_then(|text| {
         text.parse().inspect_err(|error| tracing::warn!(%error, "ignoring the name block")).ok()
     });
-    Pool {
+    let spec = PoolSpec {
         generation: object.metadata.generation.unwrap_or_default(),
         deleting: object.metadata.deletion_timestamp.is_some(),
         desired,
@@ -105,8 +105,9 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         published: published_status(&object.status, &id),
         validation_errors,
         invalid_settings,
-        ..Pool::new(id, object.metadata.namespace.as_deref().unwrap_or_default(), revision)
-    }
+        ..PoolSpec::new(id, object.metadata.namespace.as_deref().unwrap_or_default())
+    };
+    Pool { spec, revision }
 }
 
 /// For an unreadable setting, disks are kept: without ttl, or with all free disks kept.

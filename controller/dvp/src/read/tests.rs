@@ -31,7 +31,7 @@ fn pool(spec: &Value, annotations: &Value) -> ParsedPool {
 fn rollout(spec: &Value, annotations: &Value) -> (RolloutPolicy, Vec<String>) {
     let pool = pool(spec, annotations);
     assert!(pool.validation_errors.is_empty(), "{:?}", pool.validation_errors);
-    (pool.rollout, pool.invalid_settings)
+    (pool.spec.rollout, pool.spec.invalid_settings)
 }
 
 /// An annotation of the pool, given by the last part of its key.
@@ -255,7 +255,7 @@ fn a_size_is_in_bytes(#[case] spec: Value, #[case] size: Option<u64>) {
 fn the_template_hash_of_a_status_of_another_controller_is_known() {
     let status = |status: Value| {
         let object = json!({ "metadata": { "name": "farm", "uid": "p" }, "spec": {}, "status": status });
-        super::read_pool(&serde_json::from_value::<DvpPoolObject>(object).unwrap()).published
+        super::read_pool(&serde_json::from_value::<DvpPoolObject>(object).unwrap()).spec.published
     };
     // The reference controller leaves out counters that are zero.
     let theirs = status(json!({

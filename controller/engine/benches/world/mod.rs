@@ -14,8 +14,8 @@ use vmpool_engine::plan::{NamesInUse, PlanSettings, PoolSnapshot};
 use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::scale_up::names::{MIN_BLOCK, NameBlock, Namer};
 use vmpool_engine::{
-    ComputedStatus, Disk, Machine, ObjectId, ObservedPool, PassMemory, Plan, Pool, Uid, compute_status,
-    plan_pass,
+    ComputedStatus, Disk, Machine, ObjectId, ObservedPool, PassMemory, Plan, Pool, PoolSpec, Uid,
+    compute_status, plan_pass,
 };
 
 const POOL_UID: &str = "6b1e3f0a-5d8c-4f7e-9a21-3c4d5e6f7081";
@@ -177,16 +177,13 @@ pub(crate) fn run_engine_pass(observed: &ObservedPool<'_>) -> (Plan, ComputedSta
 }
 
 fn pool(desired: usize, block: NameBlock) -> Pool {
-    Pool {
+    let spec = PoolSpec {
         desired,
         disks: vec![PoolDiskTemplate::new("root", Lifetime::Ephemeral)],
         name_block: Some(block),
-        ..Pool::new(
-            ObjectId::new("web", POOL_UID),
-            "team",
-            CurrentRevision::of_template(RevisionId::from("5d8c4f7e9a"), true),
-        )
-    }
+        ..PoolSpec::new(ObjectId::new("web", POOL_UID), "team")
+    };
+    Pool { spec, revision: CurrentRevision::of_template(RevisionId::from("5d8c4f7e9a"), true) }
 }
 
 fn machine(name: &str, number: u64, pool_disks: &[&str]) -> Machine {

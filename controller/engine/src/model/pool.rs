@@ -1,6 +1,7 @@
 //! Pools: the spec, and the state that annotations and status store.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::model::disk::{Disk, DiskState};
 use crate::model::exclusion::Exclusion;
 use crate::model::machine::{Machine, Selectable};
 use crate::protection;
-use crate::revisions::{Fingerprint, RevisionId, TemplateParts};
+use crate::revisions::{Fingerprint, RevisionCopies, RevisionId, TemplateParts, UsedCopy};
 use crate::scale_down::policy::ScaleDownPolicy;
 use crate::scale_down::removal::{RemovalRecord, RemovedMachines};
 use crate::scale_up::names::{NameBlock, ordinal_name, ordinal_of};
@@ -267,33 +268,6 @@ pub struct UnusableTemplate {
     pub message: String,
 }
 
-/// How a pinned copy differs from the object that it was made from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PinReport {
-    /// The reason in the condition.
-    pub reason: ConditionReason,
-    /// A sentence with the object, and what to do.
-    pub message: String,
-}
-
-/// An object that the template refers to, and the copy of it that machines use, as the status shows them. An
-/// empty text is a field that the reference does not have.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UsedCopy {
-    /// The field of the template with the reference.
-    pub field: &'static str,
-    /// Name of the object.
-    pub name: Arc<str>,
-    /// Kind of the object, in the spelling of the template.
-    pub kind: Arc<str>,
-    /// Name of the copy.
-    pub copy: Arc<str>,
-    /// The volume whose labels name the object.
-    pub volume: Arc<str>,
-    /// What happens if they do not, as the template spells it.
-    pub volume_policy: Arc<str>,
-}
-
 /// The revision that a pool requests, as its spec or an annotation contains it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestedRevision {
@@ -305,7 +279,6 @@ pub struct RequestedRevision {
 
 /// The current revision of a pool, as the stored revisions determine it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts about one revision")]
 pub struct CurrentRevision {
     /// Its identity.
     pub id: RevisionId,
@@ -321,31 +294,8 @@ pub struct CurrentRevision {
     /// Stored revisions of other templates that a later stored revision has, too. None is kept for a
     /// rollback.
     pub superseded: Vec<RevisionId>,
-    /// Whether the pool lost a copy of an object that the template refers to, because a client deleted the
-    /// copy, or removed the pool from its owners. Storing the revision again restores the copy.
-    pub copies_lost: bool,
-    /// Whether an object that the template refers to is being deleted, and no stored revision contains a copy
-    /// of it. The controller then stores this revision although no machine needs it yet: otherwise the pool
-    /// would have to keep the object.
-    pub copies_wanted: bool,
-    /// The stored revision whose copies this one contains when it is stored. It is not deleted before.
-    pub inherits: Option<RevisionId>,
-    /// The stored revisions of other templates that lost a copy. Their machines cannot start without it.
-    pub others_lost: Vec<RevisionId>,
-    /// Whether the cluster does not let machines share copies of objects, so that the controller writes the
-    /// objects into the machines.
-    pub pins_unavailable: bool,
-    /// How the copies of this revision differ from the objects as they are now; `None` if they do not, or
-    /// this is unknown.
-    pub pins_outdated: Option<PinReport>,
-    /// What machines of the stored revisions refer to, in the spelling of
-    /// [`MachineReferences::text`](super::MachineReferences). Revisions without copies are absent, because
-    /// the platform may complete the references of their machines.
-    pub references: BTreeMap<RevisionId, Arc<str>>,
-    /// The copies that machines of this revision use, without those of a revision that is not stored.
-    pub used_copies: Arc<[UsedCopy]>,
-    /// Copies of objects that the pool owns and that no stored revision and no machine refers to.
-    pub unused_copies: Vec<ObjectId>,
+    /// What is known of the copies of objects that the templates of the pool refer to.
+    pub copies: RevisionCopies,
     /// The parts of the templates of the stored revisions, and of this one, as far as they are known.
     pub template_parts: BTreeMap<RevisionId, TemplateParts>,
 }
@@ -360,15 +310,7 @@ impl CurrentRevision {
             held: false,
             same_template: Vec::new(),
             superseded: Vec::new(),
-            copies_lost: false,
-            copies_wanted: false,
-            inherits: None,
-            others_lost: Vec::new(),
-            pins_unavailable: false,
-            pins_outdated: None,
-            references: BTreeMap::new(),
-            used_copies: Arc::default(),
-            unused_copies: Vec::new(),
+            copies: RevisionCopies::default(),
             template_parts: BTreeMap::new(),
         }
     }
@@ -382,9 +324,34 @@ impl CurrentRevision {
 /// A pool as its object contains it. Its current revision is not known: that depends on the stored revisions.
 pub type ParsedPool = Pool<RequestedRevision>;
 
-/// A pool: its spec, and the state that its annotations and its status store.
+/// A pool with a revision: the requested one, or, in a resolved pool, the current one. It is read as its
+/// spec.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pool<R = CurrentRevision> {
+    /// What its object contains.
+    pub spec: PoolSpec,
+    /// The revision.
+    pub revision: R,
+}
+
+impl<R> Deref for Pool<R> {
+    type Target = PoolSpec;
+
+    fn deref(&self) -> &PoolSpec {
+        &self.spec
+    }
+}
+
+impl<R> DerefMut for Pool<R> {
+    fn deref_mut(&mut self) -> &mut PoolSpec {
+        &mut self.spec
+    }
+}
+
+/// What the object of a pool contains, without its revision: its spec, and the state that its annotations and
+/// its status store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolSpec {
     /// Name and UID.
     pub id: ObjectId,
     /// `metadata.namespace`.
@@ -418,9 +385,7 @@ pub struct Pool<R = CurrentRevision> {
     pub storage_classes: Arc<[Arc<str>]>,
     /// How the controller names machines.
     pub naming: Naming,
-    /// The revision: the requested one, or, in a resolved pool, the current one.
-    pub revision: R,
-    /// How the controller applies it to existing machines.
+    /// How the controller applies the revision to existing machines.
     pub rollout: RolloutPolicy,
     /// The disk templates. The list is empty if the platform stores disks inside the machine object.
     pub disks: Vec<PoolDiskTemplate>,
@@ -431,7 +396,7 @@ pub struct Pool<R = CurrentRevision> {
     pub storage_moves: BTreeMap<u64, Arc<str>>,
     /// The current name block; `None` before the first one.
     pub name_block: Option<NameBlock>,
-    /// The removal record. If it cannot be read, it is empty and [`Pool::validation_errors`] contains the
+    /// The removal record. If it cannot be read, it is empty and [`PoolSpec::validation_errors`] contains the
     /// error.
     pub record: RemovalRecord,
     /// The machines that targeted removals deleted, on a platform whose names return.
@@ -455,9 +420,9 @@ pub struct Pool<R = CurrentRevision> {
     pub images: Option<UnusableTemplate>,
 }
 
-impl<R> Pool<R> {
+impl PoolSpec {
     /// A valid pool without machines, disk templates, stored state and special settings.
-    pub fn new(id: ObjectId, namespace: &str, revision: R) -> Self {
+    pub fn new(id: ObjectId, namespace: &str) -> Self {
         Self {
             id,
             namespace: namespace.into(),
@@ -475,7 +440,6 @@ impl<R> Pool<R> {
             max_provisioning: None,
             storage_classes: Arc::default(),
             naming: Naming::Random,
-            revision,
             rollout: RolloutPolicy::default(),
             disks: Vec::new(),
             storage_templates: Vec::new(),
@@ -565,80 +529,6 @@ impl<R> Pool<R> {
         self.disks.iter().any(|known| *known.name == *name)
     }
 
-    /// The pool with another kind of revision.
-    pub fn with_revision<S>(self, revision: S) -> Pool<S> {
-        let Self {
-            id,
-            namespace,
-            generation,
-            deleting,
-            desired,
-            paused,
-            scale_down_policy,
-            scale_down_selection,
-            preservation,
-            membership,
-            finalizer,
-            autohealing,
-            max_protection,
-            max_provisioning,
-            storage_classes,
-            naming,
-            revision: _,
-            rollout,
-            disks,
-            storage_templates,
-            storage_moves,
-            name_block,
-            record,
-            removed,
-            writers,
-            published,
-            status_content: status_scope,
-            validation_errors,
-            invalid_settings,
-            unresolved,
-            template_variant,
-            images,
-        } = self;
-        Pool {
-            id,
-            namespace,
-            generation,
-            deleting,
-            desired,
-            paused,
-            scale_down_policy,
-            scale_down_selection,
-            preservation,
-            membership,
-            finalizer,
-            autohealing,
-            max_protection,
-            max_provisioning,
-            storage_classes,
-            naming,
-            revision,
-            rollout,
-            disks,
-            storage_templates,
-            storage_moves,
-            name_block,
-            record,
-            removed,
-            writers,
-            published,
-            status_content: status_scope,
-            validation_errors,
-            invalid_settings,
-            unresolved,
-            template_variant,
-            images,
-        }
-    }
-}
-
-impl<R> Pool<R> {
     /// Whether a disk is being provisioned from another source than its disk template names by now, and
     /// contains no data.
     pub fn supersedes(&self, disk: &Disk) -> bool {

@@ -20,7 +20,7 @@ pub(crate) fn plan_revisions(observed: &ObservedPool<'_>, plan: &mut Plan) {
 /// A pool whose machines the controller leaves as they are: it is paused, or its spec is invalid. Such a pool
 /// does not keep an object that its template refers to from being deleted either.
 pub(crate) fn plan_inactive_revisions(observed: &ObservedPool<'_>, plan: &mut Plan) {
-    if observed.pool.revision.copies_wanted {
+    if observed.pool.revision.copies.wanted {
         store_current_revision(observed, plan);
     }
 }
@@ -32,7 +32,7 @@ pub(crate) fn plan_inactive_revisions(observed: &ObservedPool<'_>, plan: &mut Pl
 /// Returns whether the revision is to be stored, also if that must wait.
 fn store_current_revision(observed: &ObservedPool<'_>, plan: &mut Plan) -> bool {
     let pool = observed.pool;
-    let is_lost = pool.revision.copies_lost;
+    let is_lost = pool.revision.copies.lost;
     if pool.revision.stored && !is_lost {
         return false;
     }
@@ -42,7 +42,7 @@ fn store_current_revision(observed: &ObservedPool<'_>, plan: &mut Plan) -> bool 
     // A client deleted it, or an earlier version of vmpool did not store it.
     let is_it = |written: &RevisionId| *written == pool.revision.id || is_lost && pool.is_current(written);
     let had = || observed.pool_machines().any(|machine| machine.written.as_ref().is_some_and(is_it));
-    if first.is_none() && !had() && !pool.revision.copies_wanted {
+    if first.is_none() && !had() && !pool.revision.copies.wanted {
         return false;
     }
     plan.wants.create = true;
@@ -62,7 +62,8 @@ fn restore_other_copies(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let is_used = |id: &RevisionId| {
         observed.pool_machines().any(|machine| machine.revisions().any(|named| named == id))
     };
-    let lost: Vec<&RevisionId> = observed.pool.revision.others_lost.iter().filter(|id| is_used(id)).collect();
+    let lost: Vec<&RevisionId> =
+        observed.pool.revision.copies.others_lost.iter().filter(|id| is_used(id)).collect();
     if lost.is_empty() {
         return;
     }
@@ -105,7 +106,7 @@ fn prune_old_revisions(observed: &ObservedPool<'_>, plan: &mut Plan) {
 /// Deletes the copies of objects that nothing refers to. As with revisions, a machine may still appear that
 /// does. So may the revision that is to be stored, if its create is not confirmed.
 fn delete_copies(observed: &ObservedPool<'_>, plan: &mut Plan, stores: bool) {
-    let unused = &observed.pool.revision.unused_copies;
+    let unused = &observed.pool.revision.copies.unused;
     let refers = |action: &PoolAction| matches!(action, PoolAction::Create { .. });
     if unused.is_empty()
         || stores
@@ -142,7 +143,7 @@ pub(crate) fn plan_unneeded_revisions(observed: &ObservedPool<'_>, plan: &mut Pl
 /// machine refers to.
 fn unneeded_revisions<'a>(observed: &ObservedPool<'a>, current: Option<&RevisionId>) -> Vec<&'a RevisionId> {
     let ids = observed.machines.iter().flat_map(|machine| machine.revisions());
-    let inherited = observed.pool.revision.inherits.as_ref().filter(|_| current.is_some());
+    let inherited = observed.pool.revision.copies.inherited_from.as_ref().filter(|_| current.is_some());
     let named: BTreeSet<&RevisionId> = ids.chain(current).chain(inherited).collect();
     observed.stored.iter().filter(|id| !named.contains(id)).collect()
 }

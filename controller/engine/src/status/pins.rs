@@ -12,12 +12,12 @@ pub(super) fn pin_conditions(observed: &ObservedPool<'_>) -> Vec<ComputedConditi
     let mut wanted = Vec::new();
     let mut add =
         |kind, reason, message| wanted.push(ComputedCondition { kind, holds: true, reason, message });
-    if revision.pins_unavailable {
+    if revision.copies.unavailable {
         let message = "the KubeVirt object has the reference policy expand or expandAll, so machines cannot share copies of \
              instance types; the controller writes instance type and preference into the machines";
         add(ConditionType::PinningUnavailable, ConditionReason::ClusterPolicyExpands, message.to_owned());
     }
-    if let Some(outdated) = &revision.pins_outdated {
+    if let Some(outdated) = &revision.copies.outdated {
         add(ConditionType::InstancetypeOutdated, outdated.reason, outdated.message.clone());
     }
     let drifted = drifted_machines(observed);
@@ -39,7 +39,7 @@ pub(super) fn pin_conditions(observed: &ObservedPool<'_>) -> Vec<ComputedConditi
 
 /// The machines of the pool that refer to other objects than the revision that was written to them, by name.
 pub(crate) fn drifted_machines<'a>(observed: &ObservedPool<'a>) -> Vec<&'a str> {
-    let references = &observed.pool.revision.references;
+    let references = &observed.pool.revision.copies.references;
     if references.is_empty() {
         return Vec::new();
     }

@@ -8,9 +8,9 @@ use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maxi
 use vmpool_engine::scale_up::provisioning_limit::{
     MAX_PROVISIONING, MAX_PROVISIONING_FIELD, describe_share_error,
 };
+use vmpool_instancetype::pins::policy::{self, InstancetypePolicy};
 use vmpool_platform::value::{json_at_path, json_field};
 
-use super::super::pins::policy::{self, InstancetypePolicy};
 use super::super::{annotated_names, history_limit};
 use super::findings::Findings;
 use super::pool::KubeVirtPoolView;

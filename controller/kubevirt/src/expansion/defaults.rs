@@ -1,10 +1,10 @@
 //! What KubeVirt adds to machines.
 
 use serde::Deserialize;
+use vmpool_instancetype::pins;
 use vmpool_instancetype::start::InstanceSettings;
 
 use super::super::coexistence::{self, Installations};
-use super::super::pins;
 
 /// What KubeVirt adds to a machine when it starts, as far as the KubeVirt objects of the cluster show it. A
 /// list of these objects decodes to it; the default is that of a cluster without one.

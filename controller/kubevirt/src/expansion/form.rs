@@ -5,10 +5,10 @@ use vmpool_instancetype::expand::{ExpandError, expand_machine};
 use vmpool_instancetype::fields::MachineLocation;
 use vmpool_instancetype::kubevirt_expansion::expand_machine_as_kubevirt;
 use vmpool_instancetype::model::InstanceTypeAndPreference;
+use vmpool_instancetype::pins::FAMILIES;
 use vmpool_instancetype::start::InstanceSettings;
 
 use super::super::field_encodings::{MACHINE_SPEC, TEMPLATE};
-use super::super::pins::FAMILIES;
 
 /// How much of the machine an expansion contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use vmpool_instancetype::apply::ApplyError;
 use vmpool_instancetype::expand::ExpandError;
 use vmpool_instancetype::fields::MachineLocation;
 use vmpool_instancetype::model::{GROUP, TypeFamily, TypeMatcher};
+use vmpool_instancetype::pins::{self, MatcherProblem};
 use vmpool_platform::LookupReason;
 
-use super::super::pins::{self, MatcherProblem};
 use super::outcome::Expansion;
 
 /// The problem of a machine whose objects exist.

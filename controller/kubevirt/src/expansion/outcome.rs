@@ -2,9 +2,8 @@
 
 use serde_json::Value;
 use vmpool_decision::Needs;
+use vmpool_instancetype::pins::{MatcherProblem, ResolveError};
 use vmpool_platform::ReferencedObject;
-
-use super::super::pins::{MatcherProblem, ResolveError};
 
 /// The result of expanding an object.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,14 +6,15 @@ use vmpool_api::kubevirt::annotations::NAME_GENERATION;
 use vmpool_engine::ObjectId;
 use vmpool_instancetype::expand::expand_machine;
 use vmpool_instancetype::fields::MachineLocation;
+use vmpool_instancetype::metadata::DocumentMetadata;
 use vmpool_instancetype::model::InstanceTypeAndPreference;
+use vmpool_instancetype::pins::{self, MatcherScope, PinnedTemplate, ResolvedMachine};
 use vmpool_instancetype::start::InstanceSettings;
 use vmpool_platform::{FetchedObjects, is_owner, revision_at};
 
 use super::super::annotated_names::add_annotated_names;
 use super::super::machine::{self, RevisionTemplate};
 use super::super::objects::KubeVirtPoolObject;
-use super::super::pins::{self, MatcherScope, PinnedTemplate, ResolvedMachine};
 use super::super::read::read_pool_settings;
 use super::super::{revision, template};
 use super::defaults::StartDefaults;
@@ -61,8 +62,7 @@ pub fn expand_pool(
     found: &FetchedObjects,
     defaults: Option<&StartDefaults>,
 ) -> Expansion {
-    let text = |path: &str| pool.pointer(path).and_then(Value::as_str).unwrap_or_default();
-    let id = ObjectId::new(text("/metadata/name"), text("/metadata/uid"));
+    let id = DocumentMetadata::of(pool).object_id();
     let (name, content) = match select_revision_content(pool, &id, namespace, which, found) {
         Ok(content) => content,
         Err(expansion) => return expansion,
@@ -127,7 +127,7 @@ fn select_revision_content(
 /// The spec of the pool, with the settings for names in its annotation.
 fn annotated_spec(pool: &Value) -> Value {
     let mut spec = pool["spec"].clone();
-    let annotation = pool["metadata"]["annotations"][NAME_GENERATION].as_str().map(str::to_owned);
+    let annotation = DocumentMetadata::of(pool).annotation(NAME_GENERATION).map(str::to_owned);
     add_annotated_names(&mut spec, annotation.as_ref());
     spec
 }
@@ -145,8 +145,8 @@ fn stored_revision_content(
 
 /// The content of a revision, if this pool is its controller.
 fn owned_revision_content<'o>(object: &'o Value, pool: &ObjectId) -> Option<&'o Value> {
-    let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-    let mut owners = owners.filter(|owner| owner["controller"] == true);
+    let mut owners =
+        DocumentMetadata::of(object).owner_references().iter().filter(|owner| owner["controller"] == true);
     let is_ours = owners.any(|owner| is_owner::<KubeVirtPoolObject>(OwnerIdentity::of_json(owner), pool))
         && object["data"][TEMPLATE].is_object();
     is_ours.then_some(&object["data"])
@@ -159,8 +159,7 @@ fn is_same_template(one: &Value, other: &Value) -> bool {
 
 /// Whether a stored revision of the pool has the template that the pool has.
 pub fn has_template_of(pool: &Value, revision: &Value) -> bool {
-    let text = |field: &str| pool["metadata"][field].as_str().unwrap_or_default();
-    let id = ObjectId::new(text("name"), text("uid"));
+    let id = DocumentMetadata::of(pool).object_id();
     owned_revision_content(revision, &id).is_some_and(|content| is_same_template(content, &pool["spec"]))
 }
 

@@ -1,6 +1,8 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_engine::scale_up::provisioning_limit::ProvisioningLimit;
+use vmpool_engine::model::{Machine, MachineActivity, ObjectId, Selectable, StartHealth};
+use vmpool_engine::revisions::RevisionId;
 
 use super::super::fixtures;
 use super::*;
@@ -338,4 +340,71 @@ fn a_stopped_machine_that_starts_again_is_not_off_on_purpose(
         "stateChangeRequests": requests,
     });
     assert_eq!(read_machine(&serde_json::from_value(object).unwrap()).activity, expected);
+}
+
+fn edited(mut object: Value, edit: &Value) -> Value {
+    json_patch::merge(&mut object, edit);
+    object
+}
+
+#[test]
+fn a_machine_in_a_cluster_is_read() {
+    let machine = read_machine(&serde_json::from_value(fixtures::recorded_machine()).unwrap());
+    assert_eq!((&*machine.id.name, machine.id.uid.as_str()), ("herd-0", fixtures::MACHINE_UID));
+    assert_eq!(machine.created.to_string(), "2026-11-21T13:05:07Z");
+    assert!(!machine.terminating && !machine.restart_pending && !machine.stop_requested);
+    assert!(machine.owner.as_ref().unwrap().is_pool(&ObjectId::new("herd", fixtures::POOL_UID)));
+    assert_eq!(machine.revision.as_ref().map(RevisionId::as_str), Some("herd-1"));
+    let Selectable { labels, instance_labels, node_selector } = &*machine.selectable;
+    assert_eq!(labels.as_ref().unwrap()["app"], "herd");
+    assert_eq!(instance_labels.as_ref().unwrap()["app"], "herd");
+    assert!(node_selector.as_ref().unwrap().is_empty());
+    assert_eq!((machine.activity, machine.start_health.failed_starts), (MachineActivity::Running, 0));
+}
+
+#[rstest]
+#[case::another_api_version(json!({"apiVersion": "pool.kubevirt.io/v1alpha1"}), true)]
+#[case::no_controller(json!({"controller": false}), false)]
+#[case::another_group(json!({"apiVersion": "no.such.group/v1"}), false)]
+#[case::another_kind(json!({"kind": "VirtualMachine"}), false)]
+#[case::another_name(json!({"name": "flock"}), false)]
+#[case::another_uid(json!({"uid": "u"}), false)]
+fn the_owner_is_the_controller_with_group_kind_name_and_uid(#[case] edit: Value, #[case] owned: bool) {
+    let mut owner = fixtures::recorded_owner_reference();
+    json_patch::merge(&mut owner, &edit);
+    let edit = json!({ "metadata": { "ownerReferences": [owner] } });
+    let machine = read_machine(&serde_json::from_value(edited(fixtures::recorded_machine(), &edit)).unwrap());
+    let pool = ObjectId::new("herd", fixtures::POOL_UID);
+    assert_eq!(machine.owner.is_some_and(|owner| owner.is_pool(&pool)), owned);
+}
+
+#[rstest]
+#[case::its_machine(json!({}), true)]
+#[case::another_version(json!({"apiVersion": "kubevirt.io/v1alpha3"}), true)]
+#[case::another_group(json!({"apiVersion": "no.such.group/v1"}), false)]
+#[case::another_kind(json!({"kind": "VirtualMachinePool"}), false)]
+#[case::another_name(json!({"name": "herd-1"}), false)]
+fn an_instance_is_of_the_machine_of_its_name(#[case] edit: Value, #[case] owned: bool) {
+    let mut stored = fixtures::recorded_instance();
+    json_patch::merge(&mut stored["metadata"]["ownerReferences"][0], &edit);
+    let facts = read_instance(&serde_json::from_value(stored).unwrap());
+    assert_eq!(facts.machine, owned.then(|| fixtures::MACHINE_UID.into()));
+}
+
+#[test]
+fn an_instance_in_a_cluster_is_read() {
+    let facts = read_instance(&serde_json::from_value(fixtures::recorded_instance()).unwrap());
+    assert_eq!(facts.machine, Some(fixtures::MACHINE_UID.into()));
+    assert_eq!(facts.revision.as_ref().map(RevisionId::as_str), Some("herd-1"));
+    assert_eq!((facts.ready, facts.terminating), (true, false));
+}
+
+#[rstest]
+#[case::deleted(json!({"metadata": {"deletionTimestamp": "2026-11-21T13:05:07Z"}}))]
+#[case::another_phase(json!({"status": {"phase": "Scheduling"}}))]
+#[case::not_ready(json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}))]
+#[case::no_status(json!({"status": null}))]
+fn an_instance_is_unavailable(#[case] edit: Value) {
+    let object = edited(fixtures::recorded_instance(), &edit);
+    assert!(!read_instance(&serde_json::from_value(object).unwrap()).ready);
 }

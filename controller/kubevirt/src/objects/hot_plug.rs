@@ -8,7 +8,7 @@ use serde_json::Value;
 use vmpool_api::Quantity;
 use vmpool_engine::limits;
 
-use super::machine::MachineCondition;
+use super::machine_status::MachineCondition;
 
 /// The condition of an instance that can be migrated, or not.
 const LIVE_MIGRATABLE: &str = "LiveMigratable";

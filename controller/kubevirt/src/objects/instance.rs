@@ -16,7 +16,7 @@ use vmpool_platform::{intern_text, slim_metadata};
 use super::super::canonical_values::live_parts;
 use super::super::keys::REVISION_LABEL;
 use super::hot_plug::{HotPlug, take_pending_hot_plugs};
-use super::machine::MachineCondition;
+use super::machine_status::MachineCondition;
 use super::metadata::strip_cached_metadata;
 
 /// The fields of a VirtualMachineInstance that vmpool reads.

@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use vmpool_api::kubevirt::values::RunStrategy;
 use vmpool_engine::limits;
 use vmpool_engine::model::MachineReferences;
+use vmpool_instancetype::pins;
 use vmpool_platform::decode::{lenient_list, lenient_value};
 use vmpool_platform::intern::{InternTable, intern_text};
 use vmpool_platform::slim_metadata;
 
 use super::super::labels::CachedLabels;
-use super::super::pins;
+use super::machine_status::{KubeVirtMachineStatus, WireMachineStatus};
 use super::metadata::{FinalizerSummary, strip_cached_metadata};
 
 /// The fields of a VirtualMachine that vmpool reads.
@@ -25,11 +26,16 @@ pub struct KubeVirtMachineObject {
     pub metadata: ObjectMeta,
     /// The finalizers of the machine.
     pub finalizers: FinalizerSummary,
+    /// Its labels, which the selector of the pool selects. `None` if they are too large to be kept: the pool
+    /// then treats the machine as selected, because releasing it would be the destructive error.
     pub(crate) labels: Option<CachedLabels>,
+    /// The labels in its template, which its VirtualMachineInstance gets. `None` if they are too large to be
+    /// kept.
     pub(crate) inner_labels: Option<CachedLabels>,
+    /// The node selector in its template. `None` if it is too large to be kept.
     pub(crate) node_selector: Option<CachedLabels>,
-    pub(crate) run_strategy: Option<String>,
-    pub(crate) running: Option<bool>,
+    /// When it runs; `None` if neither field is set or if vmpool does not know the value.
+    pub(crate) run_strategy: Option<RunStrategy>,
     pub(crate) storage: MachineStorageNames,
     /// Its instance type and its preference.
     pub(crate) references: MachineReferences,
@@ -62,49 +68,6 @@ pub(crate) struct VolumeSource {
     pub(crate) name: String,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct KubeVirtMachineStatus {
-    #[serde(deserialize_with = "lenient_value")]
-    pub(crate) printable_status: Option<String>,
-    #[serde(deserialize_with = "lenient_value")]
-    pub(crate) start_failure: StartFailure,
-    /// Only those that vmpool reads.
-    #[serde(deserialize_with = "lenient_list")]
-    pub(crate) conditions: Vec<MachineCondition>,
-    #[serde(deserialize_with = "lenient_list")]
-    pub(crate) state_change_requests: Vec<StartStopRequest>,
-    /// Taken when the machine is read: [`KubeVirtMachineObject::references`] contains the copy.
-    instancetype_ref: Value,
-    /// The same of the preference.
-    preference_ref: Value,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct StartFailure {
-    #[serde(deserialize_with = "lenient_value")]
-    pub(crate) consecutive_fail_count: u64,
-}
-
-/// A start or stop that a client requested. Only the number of requests is read.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub(crate) struct StartStopRequest {}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct MachineCondition {
-    #[serde(rename = "type", deserialize_with = "lenient_value")]
-    pub(crate) kind: String,
-    #[serde(deserialize_with = "lenient_value")]
-    pub(crate) status: String,
-    #[serde(deserialize_with = "lenient_value")]
-    pub(crate) last_transition_time: Option<Timestamp>,
-    /// Only that of a condition that says why the machine is not ready: see [`explains_unreadiness`].
-    #[serde(deserialize_with = "lenient_value")]
-    pub(crate) message: String,
-}
-
 #[derive(Deserialize)]
 struct Wire {
     #[serde(deserialize_with = "slim_metadata")]
@@ -112,7 +75,7 @@ struct Wire {
     #[serde(default, deserialize_with = "lenient_value")]
     spec: WireSpec,
     #[serde(default, deserialize_with = "lenient_value")]
-    status: KubeVirtMachineStatus,
+    status: WireMachineStatus,
 }
 
 #[derive(Default, Deserialize)]
@@ -184,22 +147,9 @@ struct Claim {
 }
 
 impl From<Wire> for KubeVirtMachineObject {
-    fn from(Wire { mut metadata, spec, mut status }: Wire) -> Self {
+    fn from(Wire { mut metadata, spec, status }: Wire) -> Self {
         let labels: BTreeMap<_, _> = metadata.labels.take().unwrap_or_default();
         let finalizers = strip_cached_metadata(&mut metadata);
-        // Every machine has the condition that a node was found for it. Only the opposite is read.
-        let is_read = |condition: &MachineCondition| {
-            READ.contains(&condition.kind.as_str())
-                && (condition.kind != SCHEDULED || condition.status == "False")
-        };
-        status.conditions.retain(is_read);
-        status.conditions.truncate(READ.len());
-        for condition in &mut status.conditions {
-            let text = std::mem::take(&mut condition.message);
-            if explains_unreadiness(condition) {
-                condition.message = limits::shorten_message(text);
-            }
-        }
         let WireSpec { run_strategy, running, instancetype, preference, data_volume_templates, template } =
             spec;
         let inner = template.spec;
@@ -209,8 +159,7 @@ impl From<Wire> for KubeVirtMachineObject {
             labels: CachedLabels::of(&labels),
             inner_labels: CachedLabels::from_json(&template.metadata.labels),
             node_selector: CachedLabels::from_json(&inner.node_selector),
-            run_strategy: run_strategy.map(|text| limits::clip_name(&text).to_owned()),
-            running,
+            run_strategy: RunStrategy::of(run_strategy.as_deref(), running),
             storage: MachineStorageNames {
                 volumes: shared_volume_names(&inner.volumes),
                 sources: volume_sources(&inner.volumes),
@@ -224,35 +173,14 @@ impl From<Wire> for KubeVirtMachineObject {
             },
             references: {
                 let spec = json!({ "instancetype": instancetype, "preference": preference });
-                let status = [status.instancetype_ref.take(), status.preference_ref.take()];
+                let recorded = [&status.instancetype_ref, &status.preference_ref];
                 pins::machine_references(
                     &spec,
-                    status.iter().map(|recorded| &recorded["controllerRevisionRef"]["name"]),
+                    recorded.into_iter().map(|recorded| &recorded["controllerRevisionRef"]["name"]),
                 )
             },
-            status,
+            status: status.into(),
         }
-    }
-}
-
-/// The condition types that vmpool reads.
-const READ: [&str; 5] = ["Ready", "RestartRequired", FAILURE, PAUSED, SCHEDULED];
-
-/// The condition of a machine whose instance KubeVirt cannot create.
-pub(crate) const FAILURE: &str = "Failure";
-
-/// The condition of a machine whose guest is paused.
-pub(crate) const PAUSED: &str = "Paused";
-
-/// The condition of a machine for which a node was found, or none.
-pub(crate) const SCHEDULED: &str = "PodScheduled";
-
-/// Whether the message of a condition says why the machine is not ready.
-fn explains_unreadiness(condition: &MachineCondition) -> bool {
-    match condition.kind.as_str() {
-        FAILURE | PAUSED => condition.status == "True",
-        SCHEDULED => condition.status == "False",
-        _ => false,
     }
 }
 

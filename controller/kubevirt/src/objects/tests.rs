@@ -1,5 +1,6 @@
 use rstest::rstest;
 use serde_json::{Value, json};
+use vmpool_api::kubevirt::values::{PrintableStatus, RunStrategy};
 
 use super::super::fixtures;
 use super::*;
@@ -125,4 +126,47 @@ fn the_kinds_are_those_of_kubevirt() {
             "kubevirts.v1.kubevirt.io",
         ]
     );
+}
+
+fn machine_with(edit: &Value) -> KubeVirtMachineObject {
+    machine(|object| json_patch::merge(object, edit))
+}
+
+#[rstest]
+#[case::strategy(json!({"runStrategy": "Manual"}), Some(RunStrategy::Manual))]
+#[case::running(json!({"runStrategy": null, "running": true}), Some(RunStrategy::Always))]
+#[case::not_running(json!({"runStrategy": null, "running": false}), Some(RunStrategy::Halted))]
+#[case::an_unknown_strategy(json!({"runStrategy": "Sometimes"}), None)]
+#[case::none(json!({"runStrategy": null}), None)]
+fn the_run_strategy_has_two_spellings(#[case] spec: Value, #[case] strategy: Option<RunStrategy>) {
+    let machine = machine_with(&json!({ "spec": spec }));
+    assert_eq!(machine.run_strategy, strategy);
+}
+
+#[rstest]
+#[case::no_status(json!(null), Readiness::Unknown)]
+#[case::no_condition(json!({"conditions": []}), Readiness::Unknown)]
+#[case::unknown(json!({"conditions": [{"type": "Ready", "status": "Unknown"}]}), Readiness::Unknown)]
+#[case::copied_from_a_pod(
+    json!({"conditions": [{"type": "Ready", "status": "False", "lastProbeTime": null, "lastTransitionTime": null}]}),
+    Readiness::NotReady { since: None })]
+#[case::not_ready(
+    json!({"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-11-21T13:05:07Z"}]}),
+    Readiness::NotReady { since: Some("2026-11-21T13:05:07Z".parse().unwrap()) })]
+fn readiness_is_the_condition_ready(#[case] status: Value, #[case] readiness: Readiness) {
+    assert_eq!(machine_with(&json!({ "status": status })).status.readiness, readiness);
+}
+
+#[test]
+fn a_failing_machine_is_read() {
+    let machine = machine_with(&json!({ "status": {
+        "conditions": [{ "type": "RestartRequired", "status": "True" }],
+        "printableStatus": "CrashLoopBackOff",
+        "startFailure": { "consecutiveFailCount": 4 },
+        "stateChangeRequests": [{ "action": "Stop" }, { "action": "Start" }],
+    } }));
+    let status = machine.status;
+    assert!(status.restart_required && status.state_change_requested);
+    assert_eq!(status.printable_status, Some(PrintableStatus::CrashLoopBackOff));
+    assert_eq!(status.start_failures, 4);
 }

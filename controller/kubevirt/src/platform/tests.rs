@@ -1,3 +1,5 @@
+mod pinned_templates;
+
 use serde_json::{Value, json};
 use vmpool_engine::model::{
     DisruptionBudget, Finalizer, MachineActivity, Membership, Naming, Preservation, Restarts,
@@ -37,13 +39,13 @@ fn a_pool_without_settings_has_the_defaults_of_kubevirt() {
     assert_eq!((facts.desired, facts.paused, facts.naming), (1, false, Naming::Ordinal));
     assert_eq!((facts.scale_down_policy, facts.preservation), (ScaleDownPolicy::Random, Preservation::Never));
     assert_eq!(
-        (facts.rollout.restarts, facts.rollout.budget),
-        (Restarts::ByController, DisruptionBudget::Percent(100))
+        (&facts.rollout.restarts, facts.rollout.budget),
+        (&Restarts::ByController, DisruptionBudget::Percent(100))
     );
     assert_eq!((facts.finalizer, facts.status_content), (Finalizer::Missing, StatusContent::FailureAndPause));
     let names = <KubeVirt as Platform>::Revisions::names(&facts.id, facts.generation);
     assert_eq!(names.unwrap().next().unwrap().as_str(), "p-4");
-    let Membership::Selector(selector) = facts.membership else { panic!("it has a selector") };
+    let Membership::Selector(selector) = &facts.membership else { panic!("it has a selector") };
     assert!(selector.matches(&[("farm".to_owned(), "render".to_owned())].into()));
     assert!(!selector.matches(&[("farm".to_owned(), "other".to_owned())].into()));
 }
@@ -70,7 +72,7 @@ fn strategies_decide_what_the_controller_deletes_and_restarts() {
         (facts.scale_down_policy, facts.preservation),
         (ScaleDownPolicy::StoppedOnly, Preservation::Always)
     );
-    assert_eq!((facts.rollout.restarts, facts.rollout.disabled), (Restarts::ByUser, false));
+    assert_eq!((&facts.rollout.restarts, facts.rollout.disabled), (&Restarts::ByUser, false));
     pool["spec"]["scaleInStrategy"] = json!({ "unmanaged": {} });
     pool["spec"]["updateStrategy"] = json!({ "unmanaged": {} });
     let facts = read(&pool);

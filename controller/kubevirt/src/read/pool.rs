@@ -8,12 +8,12 @@ use vmpool_engine::limits;
 use vmpool_engine::model::{DisruptionBudget, ObjectId, StorageTemplate};
 use vmpool_engine::scale_up::class_slots::list_distinct_classes;
 use vmpool_engine::scale_up::provisioning_limit::MAX_PROVISIONING_FIELD;
+use vmpool_instancetype::pins::policy;
 
 use super::super::history_limit;
 use super::super::keys::LABEL_VALUE;
 use super::super::labels::CachedLabels;
 use super::super::objects::{FinalizerSummary, KubeVirtPoolObject};
-use super::super::pins::policy;
 use super::super::selectors::LabelSelector;
 use super::strategy::{
     self, AutohealingSettings, Messages, NameGenerationSettings, ScaleIn, ScaleInMode, UpdateMode,

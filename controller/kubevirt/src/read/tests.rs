@@ -3,9 +3,7 @@ use std::time::Duration;
 
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_api::kubevirt::values::{
-    InstancePhase, PrintableStatus, RunStrategy, SortPolicy, StatePreservation,
-};
+use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
 use vmpool_engine::model::{DisruptionBudget, StorageTemplate};
 
 use super::super::fixtures;
@@ -232,98 +230,6 @@ fn stored_machine(edit: &Value) -> KubeVirtMachineObject {
     serde_json::from_value(object).unwrap()
 }
 
-fn machine_with(edit: &Value) -> MachineFacts {
-    read_machine_facts(&stored_machine(edit))
-}
-
-#[test]
-fn a_machine_in_a_cluster_is_read() {
-    let machine = machine_with(&json!({}));
-    assert_eq!((&*machine.id.name, machine.id.uid.as_str()), ("herd-0", fixtures::MACHINE_UID));
-    assert_eq!(machine.ordinal, Some(0));
-    assert_eq!(machine.created.to_string(), "2026-11-21T13:05:07Z");
-    assert!(!machine.terminating);
-    assert!(machine.owner.as_ref().unwrap().is_pool(&ObjectId::new("herd", fixtures::POOL_UID)));
-    assert_eq!(machine.revision.as_deref(), Some("herd-1"));
-    assert_eq!(machine.labels.as_ref().unwrap()["app"], "herd");
-    assert_eq!(machine.inner_labels.as_ref().unwrap()["app"], "herd");
-    assert!(machine.node_selector.as_ref().unwrap().is_empty());
-    assert_eq!(machine.readiness, Readiness::Ready);
-    assert!(!machine.restart_required && !machine.state_change_requested && !machine.is_halted());
-    assert_eq!(machine.printable_status, Some(PrintableStatus::Running));
-    assert_eq!((machine.start_failures, machine.run_strategy), (0, Some(RunStrategy::Always)));
-    let stored = stored_machine(&json!({}));
-    assert_eq!(data_volume_names(&stored), [Arc::from("root-0")]);
-    assert_eq!(claim_names(&stored), [Arc::from("root-0")]);
-}
-
-#[rstest]
-#[case::another_api_version(json!({"apiVersion": "pool.kubevirt.io/v1alpha1"}), true)]
-#[case::no_controller(json!({"controller": false}), false)]
-#[case::another_group(json!({"apiVersion": "no.such.group/v1"}), false)]
-#[case::another_kind(json!({"kind": "VirtualMachine"}), false)]
-#[case::another_name(json!({"name": "flock"}), false)]
-#[case::another_uid(json!({"uid": "u"}), false)]
-fn the_owner_is_the_controller_with_group_kind_name_and_uid(#[case] edit: Value, #[case] owned: bool) {
-    let mut owner = fixtures::recorded_owner_reference();
-    json_patch::merge(&mut owner, &edit);
-    let machine = machine_with(&json!({ "metadata": { "ownerReferences": [owner] } }));
-    let pool = ObjectId::new("herd", fixtures::POOL_UID);
-    assert_eq!(machine.owner.is_some_and(|owner| owner.is_pool(&pool)), owned);
-}
-
-#[rstest]
-#[case::its_machine(json!({}), true)]
-#[case::another_version(json!({"apiVersion": "kubevirt.io/v1alpha3"}), true)]
-#[case::another_group(json!({"apiVersion": "no.such.group/v1"}), false)]
-#[case::another_kind(json!({"kind": "VirtualMachinePool"}), false)]
-#[case::another_name(json!({"name": "herd-1"}), false)]
-fn an_instance_is_of_the_machine_of_its_name(#[case] edit: Value, #[case] owned: bool) {
-    let mut stored = fixtures::recorded_instance();
-    json_patch::merge(&mut stored["metadata"]["ownerReferences"][0], &edit);
-    let facts = read_instance_facts(&serde_json::from_value(stored).unwrap());
-    assert_eq!(facts.machine, owned.then(|| fixtures::MACHINE_UID.into()));
-}
-
-#[rstest]
-#[case::strategy(json!({"runStrategy": "Manual"}), Some(RunStrategy::Manual))]
-#[case::running(json!({"runStrategy": null, "running": true}), Some(RunStrategy::Always))]
-#[case::not_running(json!({"runStrategy": null, "running": false}), Some(RunStrategy::Halted))]
-#[case::an_unknown_strategy(json!({"runStrategy": "Sometimes"}), None)]
-#[case::none(json!({"runStrategy": null}), None)]
-fn the_run_strategy_has_two_spellings(#[case] spec: Value, #[case] strategy: Option<RunStrategy>) {
-    let machine = machine_with(&json!({ "spec": spec }));
-    assert_eq!(machine.run_strategy, strategy);
-    assert_eq!(machine.is_halted(), strategy == Some(RunStrategy::Halted));
-}
-
-#[rstest]
-#[case::no_status(json!(null), Readiness::Unknown)]
-#[case::no_condition(json!({"conditions": []}), Readiness::Unknown)]
-#[case::unknown(json!({"conditions": [{"type": "Ready", "status": "Unknown"}]}), Readiness::Unknown)]
-#[case::copied_from_a_pod(
-    json!({"conditions": [{"type": "Ready", "status": "False", "lastProbeTime": null, "lastTransitionTime": null}]}),
-    Readiness::NotReady { since: None })]
-#[case::not_ready(
-    json!({"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-11-21T13:05:07Z"}]}),
-    Readiness::NotReady { since: Some("2026-11-21T13:05:07Z".parse().unwrap()) })]
-fn readiness_is_the_condition_ready(#[case] status: Value, #[case] readiness: Readiness) {
-    assert_eq!(machine_with(&json!({ "status": status })).readiness, readiness);
-}
-
-#[test]
-fn a_failing_machine_is_read() {
-    let machine = machine_with(&json!({ "status": {
-        "conditions": [{ "type": "RestartRequired", "status": "True" }],
-        "printableStatus": "CrashLoopBackOff",
-        "startFailure": { "consecutiveFailCount": 4 },
-        "stateChangeRequests": [{ "action": "Stop" }, { "action": "Start" }],
-    } }));
-    assert!(machine.restart_required && machine.state_change_requested);
-    assert_eq!(machine.printable_status, Some(PrintableStatus::CrashLoopBackOff));
-    assert_eq!(machine.start_failures, 4);
-}
-
 #[test]
 fn storage_of_templates_and_of_volumes_is_listed_once() {
     let volumes = json!([
@@ -340,26 +246,6 @@ fn storage_of_templates_and_of_volumes_is_listed_once() {
     let former = stored_machine(&former);
     assert_eq!(texts(&data_volume_names(&former)), ["root-0", "logs-0", "extra"]);
     assert_eq!(texts(&claim_names(&former)), ["root-0", "logs-0", "extra"]);
-}
-
-#[test]
-fn an_instance_in_a_cluster_is_read() {
-    let facts = read_instance_facts(&serde_json::from_value(fixtures::recorded_instance()).unwrap());
-    assert_eq!(facts.machine, Some(fixtures::MACHINE_UID.into()));
-    assert_eq!(facts.revision.as_deref(), Some("herd-1"));
-    assert_eq!((facts.phase, facts.ready, facts.terminating), (Some(InstancePhase::Running), true, false));
-    assert!(facts.is_available());
-}
-
-#[rstest]
-#[case::deleted(json!({"metadata": {"deletionTimestamp": "2026-11-21T13:05:07Z"}}))]
-#[case::another_phase(json!({"status": {"phase": "Scheduling"}}))]
-#[case::not_ready(json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}))]
-#[case::no_status(json!({"status": null}))]
-fn an_instance_is_unavailable(#[case] edit: Value) {
-    let mut object = fixtures::recorded_instance();
-    json_patch::merge(&mut object, &edit);
-    assert!(!read_instance_facts(&serde_json::from_value(object).unwrap()).is_available());
 }
 
 fn storage(name: &str, volume: Option<&str>) -> StorageTemplate {

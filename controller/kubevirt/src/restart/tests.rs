@@ -1,18 +1,18 @@
 use rstest::rstest;
 
-use super::super::{fixtures, read};
+use super::super::fixtures;
 use super::*;
 
-fn machine(edit: &Value) -> MachineFacts {
+fn machine(edit: &Value) -> KubeVirtMachineObject {
     let mut object = fixtures::recorded_machine();
     json_patch::merge(&mut object, edit);
-    read::read_machine_facts(&serde_json::from_value(object).unwrap())
+    serde_json::from_value(object).unwrap()
 }
 
-fn instance(edit: &Value) -> InstanceFacts {
+fn instance(edit: &Value) -> InstanceObject {
     let mut object = fixtures::recorded_instance();
     json_patch::merge(&mut object, edit);
-    read::read_instance_facts(&serde_json::from_value(object).unwrap())
+    serde_json::from_value(object).unwrap()
 }
 
 #[rstest]
@@ -30,7 +30,7 @@ fn a_guest_is_restarted_as_its_run_strategy_needs(#[case] strategy: &str, #[case
             "status": { "stateChangeRequests": [{ "action": "Stop", "uid": "0d6b6f4e" }, { "action": "Start" }] },
         }))
     };
-    assert_eq!(restart_guest(&machine, "12196", &instance(&json!({}))), expected);
+    assert_eq!(restart_guest(&machine, &instance(&json!({}))), expected);
 }
 
 #[rstest]
@@ -46,7 +46,7 @@ fn no_request_is_sent_if(
     #[case] instance_edit: Value,
     #[case] expected: GuestRestart,
 ) {
-    assert_eq!(restart_guest(&machine(&machine_edit), "1", &instance(&instance_edit)), expected);
+    assert_eq!(restart_guest(&machine(&machine_edit), &instance(&instance_edit)), expected);
 }
 
 #[test]

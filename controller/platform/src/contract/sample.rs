@@ -26,7 +26,7 @@ impl<P: Platform> SamplePool<P> {
         let pool: P::Pool = decode_body(pool);
         let facts = P::read_pool(&pool);
         let id = P::first_revision(&pool, &facts);
-        let facts = facts.with_revision(CurrentRevision::of_template(id, true));
+        let facts = Pool { spec: facts.spec, revision: CurrentRevision::of_template(id, true) };
         assert!(
             facts.validation_errors.is_empty(),
             "the sample must be a good pool: {:?}",

@@ -5,7 +5,7 @@ use vmpool_engine::model::{DiskDraft, Draft, PublishedStatus};
 use vmpool_engine::revisions::{Fingerprint, RevisionId};
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::scale_up::names::NameBlock;
-use vmpool_engine::{ComputedStatus, Machine, ParsedPool, Pool};
+use vmpool_engine::{ComputedStatus, Machine, ParsedPool, PoolSpec};
 
 use super::{
     ApiObject, Disks, Finalizers, Instances, MachineStorage, OtherController, RevisionObjects,
@@ -71,7 +71,7 @@ pub trait Platform: Sized + Send + Sync + 'static {
 
     /// The identity that the revision of the template in the spec of a pool gets if no revision is stored
     /// yet.
-    fn first_revision<R>(pool: &Self::Pool, facts: &Pool<R>) -> RevisionId {
+    fn first_revision(pool: &Self::Pool, facts: &PoolSpec) -> RevisionId {
         let named = Self::Revisions::names(&facts.id, facts.generation);
         let id = named.and_then(|mut names| names.next());
         id.unwrap_or_else(|| RevisionId::of(&Self::canonical(&Self::template(pool))))

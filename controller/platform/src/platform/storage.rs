@@ -80,7 +80,7 @@ pub trait MachineStorage<Machine>: Send + Sync + 'static {
     }
 
     /// The storage to which volumes of a machine were moved, away from that of `template`, in the form that
-    /// [`Pool::storage_moves`](vmpool_engine::Pool::storage_moves) stores; `None` if there is none.
+    /// [`PoolSpec::storage_moves`](vmpool_engine::PoolSpec::storage_moves) stores; `None` if there is none.
     fn moves(_template: &Value, _machine: &Machine) -> Option<String> {
         None
     }

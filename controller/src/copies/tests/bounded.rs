@@ -2,7 +2,7 @@
 //! do not fit, and copies that the watch does not show.
 
 use serde_json::{Value, json};
-use vmpool_platforms::kubevirt::copies::CopyPolicy;
+use vmpool_platforms::instancetype::copies::CopyPolicy;
 
 use super::*;
 use crate::testing::JSON_PATCH;

@@ -1,7 +1,7 @@
 //! Pins of pools that are deleted.
 
 use serde_json::{Value, json};
-use vmpool_platforms::kubevirt::copies::CopyPolicy;
+use vmpool_platforms::instancetype::copies::CopyPolicy;
 
 use super::*;
 

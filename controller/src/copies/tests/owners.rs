@@ -1,7 +1,7 @@
 //! Copies that several objects own or use.
 
 use serde_json::{Value, json};
-use vmpool_platforms::kubevirt::copies::CopyPolicy;
+use vmpool_platforms::instancetype::copies::CopyPolicy;
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! When instance types are protected, and what keeps them.
 
 use serde_json::{Value, json};
-use vmpool_platforms::kubevirt::copies::CopyPolicy;
+use vmpool_platforms::instancetype::copies::CopyPolicy;
 
 use super::*;
 

@@ -7,7 +7,7 @@ use kube::api::Patch;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use vmpool_engine::scale_up::names::ordinal_of;
-use vmpool_engine::{ObjectId, Pool};
+use vmpool_engine::{ObjectId, PoolSpec};
 use vmpool_kit::object::collection_path;
 use vmpool_kit::write::WriteError;
 use vmpool_platforms::{ApiObject, ClaimOf, Finalizers, MachineStorage, Platform, VolumeOf};
@@ -151,7 +151,7 @@ pub(super) async fn end_deletion<P: Platform>(
     let Some(operations) = P::Finalizers::end_deletion(&live) else {
         return ActionOutcome::changed(seen_facts(&live, P::read_machine));
     };
-    let (volumes, claims) = storage_of::<P, _>(&pool.facts, &machine.name, &live);
+    let (volumes, claims) = storage_of::<P>(&pool.facts, &machine.name, &live);
     for volume in &volumes {
         if let Err(error) = check_storage_gone::<P, VolumeOf<P>>(context, namespace, machine, volume).await {
             return failed(error);
@@ -213,7 +213,7 @@ async fn preserve_machine_storage<P: Platform>(
     machine: &ObjectId,
     live: &P::Machine,
 ) -> Result<(), ActionOutcome> {
-    let (volumes, claims) = storage_of::<P, _>(&pool.facts, &machine.name, live);
+    let (volumes, claims) = storage_of::<P>(&pool.facts, &machine.name, live);
     for volume in volumes {
         disown_storage_object::<P, VolumeOf<P>>(context, pool, machine, &volume).await?;
     }
@@ -258,8 +258,8 @@ async fn record_moves<P: Platform>(
 }
 
 /// Names of the volumes and of the claims of a machine: those of its spec, and those of the template.
-pub(crate) fn storage_of<P: Platform, R>(
-    pool: &Pool<R>,
+pub(crate) fn storage_of<P: Platform>(
+    pool: &PoolSpec,
     name: &str,
     machine: &P::Machine,
 ) -> (Vec<Arc<str>>, Vec<Arc<str>>) {

@@ -30,7 +30,7 @@ pub(super) async fn store_current_revision<P: Platform>(
     id: &RevisionId,
 ) -> ActionOutcome {
     let template = basis.templates.wanted.value();
-    let (repairs, stored) = store_copies(context, pool, &template, pool.facts.revision.copies_lost).await;
+    let (repairs, stored) = store_copies(context, pool, &template, pool.facts.revision.copies.lost).await;
     let outcome = match stored {
         Ok(()) => store_object(context, pool, basis, id, &template).await,
         Err(error) => failed_revision_outcome(pool, id, "storing the copies for", error),

@@ -119,7 +119,7 @@ pub(super) async fn observe_and_plan<P: Platform>(
             let is_disputed = state.status_conflict.is_active() && !pool.facts.deleting;
             let mut plan = match is_disputed {
                 // Otherwise the pool would keep an object that is being deleted.
-                true if pool.facts.revision.copies_wanted => plan.revision_only(),
+                true if pool.facts.revision.copies.wanted => plan.revision_only(),
                 true => Plan::default(),
                 false => match request_slots(context, &pool, &snapshot, state, &plan) {
                     Some(slots) => plan_pool(context, &pool, &snapshot, state, Some(slots)),
@@ -185,7 +185,7 @@ fn plan_pool<P: Platform>(
     // Before anything is read live for the plan: a pool that waits sends no request. The change of the image
     // wakes it, and the resync is the safety interval.
     if pool.facts.images.is_some() {
-        plan.withhold_template(pool.facts.revision.copies_wanted);
+        plan.withhold_template(pool.facts.revision.copies.wanted);
     }
     plan
 }

@@ -84,7 +84,7 @@ pub(super) async fn preserve_terminating_storage<P: Platform>(
         // The garbage collector deletes the machines of a deleted pool.
         let Some(pool) = pool.filter(|pool| !pool.deleting) else { return };
         if machine.has_finalizer && pool.preserves_storage_of(&machine) {
-            let (volumes, claims) = storage_of::<P, _>(pool, &machine.id.name, &object);
+            let (volumes, claims) = storage_of::<P>(pool, &machine.id.name, &object);
             let (namespace, pool) = (pool.namespace.to_string(), pool.id.clone());
             leaving.push(TerminatingMachine { namespace, machine: machine.id, pool, volumes, claims });
         }

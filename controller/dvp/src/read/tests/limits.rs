@@ -66,7 +66,7 @@ fn pool_of(size: usize) -> Value {
 #[test]
 fn a_pool_is_valid_up_to_the_limit_of_its_spec() {
     let validation_errors =
-        |size| read_pool(&serde_json::from_value(pool_of(size)).unwrap()).validation_errors;
+        |size| read_pool(&serde_json::from_value(pool_of(size)).unwrap()).spec.validation_errors;
     assert_eq!(validation_errors(limits::POOL_SPEC), Vec::<String>::new());
     assert_eq!(validation_errors(limits::POOL_SPEC + 1).len(), 1);
 }

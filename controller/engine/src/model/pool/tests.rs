@@ -39,8 +39,8 @@ fn the_parts_of_two_revisions_decide_what_an_instance_needs(
     #[case] stored: &[(&str, TemplateParts)],
     #[case] expected: InstanceTransition,
 ) {
-    let mut pool =
-        Pool::new(ObjectId::new("p", "u"), "n", CurrentRevision::of_template(RevisionId::from(""), true));
+    let revision = CurrentRevision::of_template(RevisionId::from(""), true);
+    let mut pool = Pool { spec: PoolSpec::new(ObjectId::new("p", "u"), "n"), revision };
     pool.revision.template_parts =
         stored.iter().map(|(id, parts)| (RevisionId::from(*id), parts.clone())).collect();
     let from = from.map(RevisionId::from);

@@ -58,23 +58,23 @@ fn stores(world: &PoolWorld) -> bool {
 #[case::it_is_stored(unstored(1, 0).pool(|pool| pool.revision.stored = true), false)]
 #[case::a_paused_pool_updates_no_machine_to_it(unstored(1, 1).pool(|pool| pool.rollout.paused = true), false)]
 #[case::a_machine_has_it_and_it_is_lost(PoolWorld::desiring(1).with_machines(1).pool(|pool| pool.revision.stored = false), true)]
-#[case::a_machine_has_it_and_a_copy_is_lost(PoolWorld::desiring(1).with_machines(1).pool(|pool| pool.revision.copies_lost = true), true)]
+#[case::a_machine_has_it_and_a_copy_is_lost(PoolWorld::desiring(1).with_machines(1).pool(|pool| pool.revision.copies.lost = true), true)]
 #[case::a_machine_has_the_same_template_and_a_copy_is_lost(unstored(1, 1).pool(|pool| {
     pool.revision.same_template = vec!["r1".into()];
-    pool.revision.copies_lost = true;
+    pool.revision.copies.lost = true;
 }), true)]
 #[case::a_machine_has_the_same_template(unstored(1, 1).pool(|pool| {
     pool.revision.same_template = vec!["r1".into()];
 }), false)]
-#[case::no_machine_uses_the_lost_copy(PoolWorld::desiring(0).pool(|pool| pool.revision.copies_lost = true), false)]
-#[case::its_copies_are_wanted(unstored(0, 0).pool(|pool| pool.revision.copies_wanted = true), true)]
+#[case::no_machine_uses_the_lost_copy(PoolWorld::desiring(0).pool(|pool| pool.revision.copies.lost = true), false)]
+#[case::its_copies_are_wanted(unstored(0, 0).pool(|pool| pool.revision.copies.wanted = true), true)]
 #[case::its_copies_are_wanted_and_the_pool_is_paused(unstored(1, 0).pool(|pool| {
-    pool.revision.copies_wanted = true;
+    pool.revision.copies.wanted = true;
     pool.paused = true;
 }), true)]
 #[case::the_pool_is_paused(unstored(1, 0).pool(|pool| pool.paused = true), false)]
 #[case::its_copies_are_wanted_and_the_pool_cannot_be_read(unstored(1, 0).pool(|pool| {
-    pool.revision.copies_wanted = true;
+    pool.revision.copies.wanted = true;
     pool.validation_errors.push("odd".into());
 }), true)]
 #[case::a_pool_that_cannot_be_read_stores_nothing(unstored(1, 1).pool(|pool| pool.validation_errors.push("odd".into())), false)]
@@ -86,7 +86,7 @@ fn is_stored_when(#[case] world: PoolWorld, #[case] expected: bool) {
 #[case::machines_have_it(unstored(1, 1), 1)]
 #[case::no_machine_has_it(unstored(0, 0), 0)]
 fn copies_of_an_older_revision_are_restored_if(#[case] world: PoolWorld, #[case] expected: usize) {
-    let world = world.pool(|pool| pool.revision.others_lost = vec!["r1".into()]);
+    let world = world.pool(|pool| pool.revision.copies.others_lost = vec!["r1".into()]);
     let is_it = |action: &&PoolAction| matches!(action, PoolAction::RestoreCopies { revision } if *revision == "r1".into());
     assert_eq!(world.plan().actions.iter().filter(is_it).count(), expected);
 }
@@ -228,7 +228,7 @@ fn a_pinned_revision_stays_and_so_does_nothing_else_for_its_sake() {
 fn the_revision_whose_copies_the_current_one_gets_is_not_deleted() {
     let mut world = unstored(0, 0).pool(|pool| {
         pool.rollout = history(0);
-        pool.revision.inherits = Some("a".into());
+        pool.revision.copies.inherited_from = Some("a".into());
     });
     world.stored = ["a", "b"].map(RevisionId::from).to_vec();
     assert_eq!(pruned(&world), ["b"]);
@@ -248,7 +248,7 @@ fn pruning_keeps_to_its_pace() {
 }
 
 fn with_unused_copy(world: PoolWorld) -> PoolWorld {
-    world.pool(|pool| pool.revision.unused_copies = vec![crate::ObjectId::new("copy", "uid-of-copy")])
+    world.pool(|pool| pool.revision.copies.unused = vec![crate::ObjectId::new("copy", "uid-of-copy")])
 }
 
 fn deletes_copy(world: &PoolWorld) -> bool {

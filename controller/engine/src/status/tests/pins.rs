@@ -17,7 +17,7 @@ fn referring(world: PoolWorld, number: u64, text: &str) -> PoolWorld {
 /// Two machines of revision `r1`, whose machines refer to `pin`.
 fn world() -> PoolWorld {
     let world = PoolWorld::desiring(2).with_machines(2);
-    let world = world.pool(|pool| pool.revision.references = [("r1".into(), "pin".into())].into());
+    let world = world.pool(|pool| pool.revision.copies.references = [("r1".into(), "pin".into())].into());
     referring(referring(world, 0, "pin"), 1, "pin")
 }
 
@@ -30,7 +30,7 @@ fn world() -> PoolWorld {
           written to them: "
     )
 )]
-#[case::its_revision_has_no_copies(referring(world(), 1, "x").pool(|pool| pool.revision.references.clear()), None)]
+#[case::its_revision_has_no_copies(referring(world(), 1, "x").pool(|pool| pool.revision.copies.references.clear()), None)]
 #[case::it_leaves(referring(world(), 1, "x").edit(&numbered_machine_name(1), |machine| machine.terminating = true), None)]
 #[case::another_revision(referring(world(), 1, "x").edit(&numbered_machine_name(1), |machine| machine.written = Some("r0".into())), None)]
 fn machines_have_drifted_if_they_differ_from_what_was_written(
@@ -50,7 +50,7 @@ fn machines_have_drifted_if_they_differ_from_what_was_written(
 #[test]
 fn the_condition_names_ten_machines_at_most() {
     let world = PoolWorld::desiring(12).with_machines(12);
-    let world = world.pool(|pool| pool.revision.references = [("r1".into(), "pin".into())].into());
+    let world = world.pool(|pool| pool.revision.copies.references = [("r1".into(), "pin".into())].into());
     let found = condition(&shown(&world), ConditionType::MembersDrifted).unwrap();
     assert!(found.contains("12 machines refer") && found.contains(" and 2 more;"), "{found}");
 }
@@ -61,8 +61,8 @@ fn a_pool_shows_that_its_copies_are_outdated_or_impossible() {
     assert_eq!(condition(&shown(&world), ConditionType::InstancetypeOutdated), None);
     assert_eq!(condition(&shown(&world), ConditionType::PinningUnavailable), None);
     let world = world.pool(|pool| {
-        pool.revision.pins_unavailable = true;
-        pool.revision.pins_outdated =
+        pool.revision.copies.unavailable = true;
+        pool.revision.copies.outdated =
             Some(PinReport { reason: ConditionReason::Deleted, message: "it is gone".into() });
     });
     assert_eq!(

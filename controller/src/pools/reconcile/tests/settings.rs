@@ -137,7 +137,7 @@ fn no_value_of_any_field_or_annotation_panics_and_the_rest_of_the_pool_is_served
             let Ok(object) = serde_json::from_value::<<Dvp as Platform>::Pool>(object) else { continue };
             let read = Dvp::read_pool(&object);
             let revision = CurrentRevision::of_template(Dvp::first_revision(&object, &read), true);
-            let read = read.with_revision(revision);
+            let read = Pool { spec: read.spec, revision };
             let outcome = std::panic::catch_unwind(|| created(&read));
             match outcome {
                 Ok(count) if count != 3 && served => stuck.push(format!("{count} with {place}: {value:.60}")),

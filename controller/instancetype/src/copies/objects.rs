@@ -3,10 +3,10 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use vmpool_instancetype::model::TypeFamily;
 use vmpool_platform::slim_metadata;
 
-use super::super::pins::FAMILIES;
+use crate::model::TypeFamily;
+use crate::pins::FAMILIES;
 
 /// An object that is watched as a whole.
 pub trait Document: vmpool_platform::ApiObject {

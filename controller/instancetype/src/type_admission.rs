@@ -1,7 +1,7 @@
 //! Admission of instance types, of preferences, and of the machines that name them. In a cluster with
 //! KubeVirt's own webhooks, these do it.
 //!
-//! The rules are those of [`vmpool_instancetype`]. This module finds out which objects they need, one after
+//! The rules are those of [`crate`]. This module finds out which objects they need, one after
 //! the other, because each can lead to the next.
 
 use kube::Resource as _;
@@ -12,27 +12,28 @@ use vmpool_decision::{
     join_steps,
 };
 use vmpool_engine::condition::ConditionReason;
-use vmpool_instancetype::expand;
-use vmpool_instancetype::fields::MachineLocation;
-use vmpool_instancetype::fill::fill_machine_from_preference;
-use vmpool_instancetype::inference::InferenceSourceKind;
-use vmpool_instancetype::machine::{self, NamedTypes};
-use vmpool_instancetype::model::{
-    InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, ObjectError, TypeFamily, TypeMatcher,
-};
-use vmpool_instancetype::start::InstanceSettings;
-use vmpool_instancetype::validation;
 use vmpool_platform::ReferencedObject;
 
-use super::copies::{Machine, Pool};
-use super::pins::{
-    self, FAMILIES, InferenceResource, MatcherProblem, MatcherScope, ObjectSource, ResolveError,
-    ResolvedMachine,
+use crate::copies::{Machine, Pool};
+use crate::expand;
+use crate::fields::MachineLocation;
+use crate::fill::fill_machine_from_preference;
+use crate::inference::InferenceSourceKind;
+use crate::machine::{self, NamedTypes};
+use crate::metadata::DocumentMetadata;
+use crate::model::{
+    InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, ObjectError, TypeFamily, TypeMatcher,
 };
-use super::protection::ProtectedType;
+use crate::pins::{
+    self, FAMILIES, InferenceEffect, InferenceResource, MatcherProblem, MatcherScope, ObjectSource,
+    ResolveError, ResolvedMachine,
+};
+use crate::start::InstanceSettings;
+use crate::type_protection::ProtectedType;
+use crate::validation;
 
-pub use vmpool_instancetype::fields::{CauseReason, StatusCause};
-pub use vmpool_instancetype::validation::ValidationReport;
+pub use crate::fields::{CauseReason, StatusCause};
+pub use crate::validation::ValidationReport;
 
 /// The path of the webhook for the four kinds.
 pub const OBJECT_PATH: &str = "/validate-instancetype-kubevirt-io-v1beta1";
@@ -47,11 +48,11 @@ pub const COMPLETE_PATH: &str = "/mutate-kubevirt-io-v1-virtualmachine";
 pub const POOL_PATH: &str = "/validate-pool-kubevirt-io-v1beta1-virtualmachinepool-instancetypes";
 
 /// The kind of pools.
-pub const POOL_KIND: &str = super::keys::POOL_KIND;
+pub const POOL_KIND: &str = crate::keys::POOL_KIND;
 /// The group of pools.
 pub const POOL_GROUP: &str = vmpool_api::kubevirt::POOL_GROUP;
 /// The kind of machines.
-pub const MACHINE_KIND: &str = super::keys::MACHINE_KIND;
+pub const MACHINE_KIND: &str = crate::keys::MACHINE_KIND;
 /// The group of machines.
 pub const MACHINE_GROUP: &str = vmpool_api::kubevirt::GROUP;
 /// The group of the four kinds.
@@ -226,7 +227,7 @@ impl TypeUserKind {
         };
         items
             .filter(is_awaiting)
-            .map(|user| format!("{noun} {}", user["metadata"]["name"].as_str().unwrap_or_default()))
+            .map(|user| format!("{noun} {}", DocumentMetadata::of(user).name().unwrap_or_default()))
             .collect()
     }
 
@@ -304,9 +305,8 @@ pub fn complete_machine(
     for family in FAMILIES {
         let noun = family.noun();
         match pins::infer_matcher(&mut completed, scope, family, reads) {
-            Ok(pin) => {
-                let is_removed = pin.is_some_and(|pin| pin.get("matcher").is_some_and(Value::is_null));
-                if is_removed {
+            Ok(effect) => {
+                if effect == Some(InferenceEffect::RemovedMatcher) {
                     warnings.push(format!(
                         "no {noun} was inferred, and spec.{} was removed, because inferFromVolumeFailurePolicy is Ignore",
                         family.field()

@@ -20,34 +20,30 @@ use vmpool_decision::Step;
 use vmpool_engine::condition::ConditionReason;
 use vmpool_engine::model::{MachineReferences, UnusableTemplate, UsedCopy};
 use vmpool_engine::{ObjectId, limits};
-use vmpool_instancetype::expand::expand_machine;
-use vmpool_instancetype::fields::MachineLocation;
-use vmpool_instancetype::model::{
-    InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily,
-};
-use vmpool_instancetype::start::{Binding, InstanceSettings};
 use vmpool_platform::{
     Configuration, CopyComparison, FetchedObjects, LookupFailure, ReferencedObject, Resolution,
 };
 
-use super::keys::pool_owner_reference;
+use crate::expand::expand_machine;
+use crate::fields::MachineLocation;
+use crate::keys::pool_owner_reference;
+use crate::metadata::DocumentMetadata;
+use crate::model::{InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily};
+use crate::start::{Binding, InstanceSettings};
+
 use policy::InstancetypePolicy;
 pub use resolve::MatcherProblem;
-pub(super) use resolve::{
+pub use resolve::{
     InferenceResource, MatcherScope, ObjectSource, ResolveError, ResolvedMachine, expansion_problem,
     find_live_object, find_read_object, infer_matcher, inference_resource, interface_binding, lookup_reason,
     named_kind, prefers_interface, resolve_machine_matchers as resolve_machine,
     resolve_named_object as named_object,
 };
-pub(super) use stored::FAMILIES;
-pub use stored::apply_pins;
-use stored::{EXPANDED, to_current_version};
-
-/// The field of the content of a revision with the pins. Pools do not have it.
-pub const FIELD: &str = "vmpoolPins";
+use stored::to_current_version;
+pub use stored::{FAMILIES, FIELD, InferenceEffect, Pin, Pins, apply_pins};
 
 /// The field of the spec of a pool that contains the template of its machines.
-pub(super) const TEMPLATE: &str = "virtualMachineTemplate";
+pub const TEMPLATE: &str = "virtualMachineTemplate";
 
 /// The labels that only pins have. An instance type that KubeVirt captured lacks the second one.
 pub const LABELS: &str = "instancetype.kubevirt.io/object-kind,vmpool.dev/pool-uid";
@@ -69,14 +65,19 @@ pub fn has_references(spec: &Value) -> bool {
 
 /// The same for a pool, which can have its policy in an annotation.
 pub fn has_references_in(pool: &Value) -> bool {
-    let (spec, annotations) = (&pool["spec"], &pool["metadata"]["annotations"]);
-    let policy = InstancetypePolicy::of_pool(spec, annotations[INSTANCETYPE_POLICY].as_str());
+    let spec = &pool["spec"];
+    let annotation = DocumentMetadata::of(pool).annotation(INSTANCETYPE_POLICY);
+    let policy = InstancetypePolicy::of_pool(spec, annotation);
     has_matchers(spec) && policy != InstancetypePolicy::PerMember
 }
 
 fn has_matchers(spec: &Value) -> bool {
-    let machine = &spec[TEMPLATE]["spec"];
-    FAMILIES.iter().any(|family| machine[family.field()].is_object())
+    FAMILIES.into_iter().any(|family| template_matcher(spec, family).is_object())
+}
+
+/// A matcher of the template in the spec of a pool, or in the content of a revision. Null if it has none.
+fn template_matcher(spec: &Value, family: TypeFamily) -> &Value {
+    &spec[TEMPLATE]["spec"][family.field()]
 }
 
 /// The policy, as a part of the canonical form of a template. A template that names nothing has none, and the
@@ -112,7 +113,7 @@ pub fn resolve_pool_pins(
         content: &spec[TEMPLATE],
         policy: InstancetypePolicy::of(spec),
         configuration,
-        pins: &spec[FIELD],
+        pins: Pins::in_field(&spec[FIELD]),
     };
     let with = |pins: Value| {
         let mut spec = spec.clone();
@@ -139,30 +140,28 @@ pub fn resolve_pool_pins(
 
 /// The spec of a pool with the pins that the content of a revision contains.
 pub fn inherit_copies(spec: &Value, stored: &Value) -> Option<Value> {
-    let pins = stored.get(FIELD).filter(|pins| pins.is_object())?;
+    let pins = Pins::of(stored)?;
     let mut spec = spec.clone();
-    spec[FIELD] = pins.clone();
+    spec[FIELD] = pins.to_json();
     Some(spec)
 }
 
 /// Whether the content of a revision has what machines get from a matcher of its template: the copy of an
 /// object, or the knowledge that the volume names none.
 pub fn is_resolved(content: &Value, family: TypeFamily) -> bool {
-    content[FIELD][family.field()].is_object()
+    Pins::of(content).is_some_and(|pins| pins.pin(family).is_some())
 }
 
 /// Whether the content of a revision has a matcher that is not resolved.
 pub fn lacks_copies(content: &Value) -> bool {
-    let lacks = |family: &TypeFamily| {
-        content[TEMPLATE]["spec"][family.field()].is_object() && !is_resolved(content, *family)
-    };
-    has_references(content) && FAMILIES.iter().any(lacks)
+    let lacks = |family| template_matcher(content, family).is_object() && !is_resolved(content, family);
+    has_references(content) && FAMILIES.into_iter().any(lacks)
 }
 
 /// The ControllerRevisions in the content of a revision, in the current version of the API.
 pub fn copy_objects(content: &Value) -> Vec<Value> {
-    let pins = FAMILIES.iter().map(|family| &content[FIELD][family.field()]["revision"]);
-    pins.filter(|revision| revision.is_object()).map(to_current_version).collect()
+    let pins = Pins::of(content).into_iter().flat_map(Pins::each);
+    pins.filter_map(|(_, pin)| pin.revision()).map(to_current_version).collect()
 }
 
 /// Compares a ControllerRevision with a pin of the same name.
@@ -172,8 +171,9 @@ pub fn compare_pinned_copy(pool: &ObjectId, pin: &Value, live: &Value) -> CopyCo
     let is_same = owners::is_same_copy(stored, &upgraded["data"]);
     let mut owners = owners::stored_owner_references(live);
     let was_owned = !owners::add_owner(&mut owners, pool_owner_reference(&pool.name, pool.uid.as_str()));
-    let is_ours = was_owned && live["metadata"]["labels"][POOL_UID] == *pool.uid.as_str();
-    if !(is_same || is_ours) || !live["metadata"]["deletionTimestamp"].is_null() {
+    let metadata = DocumentMetadata::of(live);
+    let is_ours = was_owned && metadata.label(POOL_UID) == Some(pool.uid.as_str());
+    if !(is_same || is_ours) || metadata.is_deleted() {
         return CopyComparison::Other;
     }
     if !is_same || live["data"]["apiVersion"] != stored["apiVersion"] {
@@ -224,32 +224,27 @@ fn add_copy(copies: &mut Vec<Arc<str>>, revision: &str) {
 
 /// What machines from the content of a revision refer to; `None` if it has no copies.
 pub fn revision_references(content: &Value) -> Option<MachineReferences> {
-    let pins = content.get(FIELD).filter(|pins| pins.is_object())?;
+    let pins = Pins::of(content)?;
     let mut spec = content[TEMPLATE]["spec"].clone();
-    apply_pins(&mut spec, pins);
+    pins.apply(&mut spec);
     Some(spec_references(&spec))
 }
 
 /// The copies that the machines from the content of a revision name, with what the template says about their
 /// objects. Machines that contain their instance type and preference name none.
 pub fn used_copies(content: &Value) -> Vec<UsedCopy> {
-    let pins = &content[FIELD];
-    if pins.get(EXPANDED).is_some() {
-        return Vec::new();
-    }
-    let used = FAMILIES.iter().filter_map(|family| {
-        let (matcher, written) =
-            (&pins[family.field()]["matcher"], &content[TEMPLATE]["spec"][family.field()]);
-        let text =
-            |value: &Value| -> Arc<str> { limits::clip_name(value.as_str().unwrap_or_default()).into() };
-        let copy = text(&matcher["revisionName"]);
+    let named = Pins::of(content).filter(|pins| pins.expanded().is_none());
+    let used = named.into_iter().flat_map(Pins::each).filter_map(|(family, pin)| {
+        let written = template_matcher(content, family);
+        let text = |text: Option<&str>| -> Arc<str> { limits::clip_name(text.unwrap_or_default()).into() };
+        let copy = text(pin.matcher_text("revisionName"));
         (!copy.is_empty()).then(|| UsedCopy {
             field: family.field(),
-            name: text(&matcher["name"]),
-            kind: text(&matcher["kind"]),
+            name: text(pin.matcher_text("name")),
+            kind: text(pin.matcher_text("kind")),
             copy,
-            volume: text(&written["inferFromVolume"]),
-            volume_policy: text(&written["inferFromVolumeFailurePolicy"]),
+            volume: text(written["inferFromVolume"].as_str()),
+            volume_policy: text(written["inferFromVolumeFailurePolicy"].as_str()),
         })
     });
     used.collect()
@@ -258,11 +253,11 @@ pub fn used_copies(content: &Value) -> Vec<UsedCopy> {
 /// What the machines from the content of a revision use, for people: each object with the name of its copy,
 /// or without one if it is written into the machines.
 pub fn describe_copies(content: &Value) -> Vec<String> {
-    let described = FAMILIES.iter().filter_map(|family| {
-        let pin = &content[FIELD][family.field()];
-        let object = copied_type_object(content, *family);
-        let name = object["metadata"]["name"].as_str().or_else(|| pin["matcher"]["name"].as_str())?;
-        let revision = pin["matcher"]["revisionName"].as_str();
+    let pins = Pins::of(content).into_iter().flat_map(Pins::each);
+    let described = pins.filter_map(|(family, pin)| {
+        let object = pin.copied_object();
+        let name = DocumentMetadata::of(&object).name().or_else(|| pin.matcher_text("name"))?;
+        let revision = pin.matcher_text("revisionName");
         let copy = revision.map_or_else(|| "written out".to_owned(), |revision| format!("copy {revision}"));
         Some(format!("{} {name} ({copy})", family.noun()))
     });
@@ -271,11 +266,9 @@ pub fn describe_copies(content: &Value) -> Vec<String> {
 
 /// The copy of an object that a template names, in the content of a revision: apiVersion, kind, metadata and
 /// spec. Null if the revision has none.
-pub(super) fn copied_type_object(content: &Value, family: TypeFamily) -> Value {
-    let pin = &content[FIELD][family.field()];
-    let revision = if pin["data"].is_object() { pin } else { &pin["revision"] };
-    let mut revision = to_current_version(revision);
-    revision["data"].take()
+pub fn copied_type_object(content: &Value, family: TypeFamily) -> Value {
+    let pin = Pins::of(content).and_then(|pins| pins.pin(family));
+    pin.map_or(Value::Null, Pin::copied_object)
 }
 
 /// What machines get from their instance type and preference: the copied specs, or else the matchers.
@@ -283,13 +276,13 @@ pub fn effective_type_specs(content: &Value) -> Value {
     let part = |family: TypeFamily| {
         let object = copied_type_object(content, family);
         let spec = &object["spec"];
-        if spec.is_null() { content[TEMPLATE]["spec"][family.field()].clone() } else { spec.clone() }
+        if spec.is_null() { template_matcher(content, family).clone() } else { spec.clone() }
     };
     FAMILIES.map(|family| (family.field().to_owned(), part(family))).into_iter().collect::<Map<_, _>>().into()
 }
 
 /// The `virtualMachineTemplate` in the content of a revision.
-pub(super) enum PinnedTemplate {
+pub enum PinnedTemplate {
     /// Instance type and preference are written out in it.
     Written(Value),
     /// It names the copies of these objects.
@@ -298,11 +291,11 @@ pub(super) enum PinnedTemplate {
 
 /// The template in the content of a revision; `None` if the revision has no copies of what its template
 /// names.
-pub(super) fn pinned_template(content: &Value) -> Option<PinnedTemplate> {
-    let pins = content.get(FIELD).filter(|pins| pins.is_object())?;
+pub fn pinned_template(content: &Value) -> Option<PinnedTemplate> {
+    let pins = Pins::of(content)?;
     let mut template = content[TEMPLATE].clone();
-    apply_pins(&mut template["spec"], pins);
-    if pins.get(EXPANDED).is_some() {
+    pins.apply(&mut template["spec"]);
+    if pins.expanded().is_some() {
         return Some(PinnedTemplate::Written(template));
     }
     let mut types = InstanceTypeAndPreference::default();

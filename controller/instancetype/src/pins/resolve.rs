@@ -5,30 +5,37 @@ use vmpool_api::kubevirt::{POOL_API_VERSION, clone_account, labels::POOL_UID};
 use vmpool_decision::{Needs, Step};
 use vmpool_engine::ObjectId;
 use vmpool_engine::condition::ConditionReason;
-use vmpool_instancetype::apply::ApplyError;
-use vmpool_instancetype::copy::{self, Acceptance, CopyOwner, ExpectedCopy, InstanceTypeCopy};
-use vmpool_instancetype::expand::{self, ExpandError};
-use vmpool_instancetype::fields::{CauseReason, MachineLocation, StatusCause};
-use vmpool_instancetype::inference::{self, InferenceLookup, InferenceSourceKind, Inferred};
-use vmpool_instancetype::model::{
-    GROUP, InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher, VERSION,
-};
-use vmpool_instancetype::start::{Binding, InstanceSettings};
-use vmpool_instancetype::status_ref::{self, StatusRef};
-use vmpool_instancetype::{Malformed, validation};
 use vmpool_platform::{
     Configuration, CrossNamespaceReference, DefaultInterface, FetchedObjects, LookupReason, ReferencedObject,
     revision_at,
 };
 
-use super::super::keys::POOL_KIND;
+use crate::apply::ApplyError;
+use crate::copy::{self, Acceptance, CopyOwner, ExpectedCopy, InstanceTypeCopy};
+use crate::expand::{self, ExpandError};
+use crate::fields::{CauseReason, MachineLocation, StatusCause};
+use crate::inference::{self, InferenceLookup, InferenceSourceKind, Inferred};
+use crate::keys::POOL_KIND;
+use crate::metadata::DocumentMetadata;
+use crate::model::{
+    GROUP, InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher, VERSION,
+};
+use crate::start::{Binding, InstanceSettings};
+use crate::status_ref::{self, StatusRef};
+use crate::{Malformed, validation};
+
 use super::foreign::{CLONE_TARGET, cloned_instead_of};
 use super::policy::InstancetypePolicy;
-use super::stored::{EXPANDED, FAMILIES, apply_pins, to_current_version};
+use super::stored::{
+    EXPANDED, FAMILIES, InferenceEffect, Pin, PinnedObject, Pins, apply_matcher, compose_pin,
+};
 
 /// Why resolving did not end.
-pub(crate) enum ResolveError {
+#[derive(Debug)]
+pub enum ResolveError {
+    /// Objects were not read.
     Needs(Needs<ReferencedObject>),
+    /// A matcher cannot be resolved.
     Unresolved(MatcherProblem),
 }
 
@@ -39,7 +46,8 @@ impl From<Needs<ReferencedObject>> for ResolveError {
 }
 
 /// Why the matchers of a machine cannot be resolved.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct MatcherProblem {
     /// The reason, one of those that the pins of a pool have.
     pub reason: ConditionReason,
@@ -76,7 +84,7 @@ fn unreadable_object_error(family: TypeFamily, reason: ConditionReason, cause: S
 }
 
 /// The reason for metrics. Objects and copies that cannot be read have one of their own.
-pub(crate) fn lookup_reason(reason: ConditionReason) -> LookupReason {
+pub fn lookup_reason(reason: ConditionReason) -> LookupReason {
     match reason {
         ConditionReason::RevisionMismatch => LookupReason::Mismatch,
         ConditionReason::InstancetypeConflict | ConditionReason::RequirementsNotMet => LookupReason::Conflict,
@@ -85,7 +93,7 @@ pub(crate) fn lookup_reason(reason: ConditionReason) -> LookupReason {
 }
 
 /// The kind that a machine names; `None` if it does not exist, or the machine names only a volume.
-pub(crate) fn named_kind(machine: &Value, family: TypeFamily) -> Option<&'static str> {
+pub fn named_kind(machine: &Value, family: TypeFamily) -> Option<&'static str> {
     let matcher = TypeMatcher::of_machine(machine, family).ok().flatten()?;
     if matcher.name.is_empty() { None } else { matcher.kind(family).ok().map(InstanceTypeKind::as_str) }
 }
@@ -98,7 +106,7 @@ fn not_found_reason(family: TypeFamily) -> ConditionReason {
 }
 
 /// What was read of the objects that a machine refers to.
-pub(crate) trait ObjectSource {
+pub trait ObjectSource {
     /// An object; `None` if it does not exist.
     ///
     /// # Errors
@@ -115,8 +123,8 @@ impl ObjectSource for FetchedObjects {
 /// A matcher that was resolved.
 struct Part {
     family: TypeFamily,
-    /// The beginning of the pin: what inference changed.
-    pin: Value,
+    /// What inference changed.
+    effect: InferenceEffect,
     /// The matcher and its object; `None` if inference removed the matcher.
     object: Option<(TypeMatcher, InstanceTypeObject)>,
     /// Whether the object is from a ControllerRevision that the machine names.
@@ -124,23 +132,28 @@ struct Part {
 }
 
 /// A machine whose matchers were resolved.
-pub(crate) struct ResolvedMachine {
+pub struct ResolvedMachine {
     /// The machine, with what was inferred.
-    pub(crate) machine: Value,
+    pub machine: Value,
     /// The objects that its matchers name.
-    pub(crate) types: InstanceTypeAndPreference,
+    pub types: InstanceTypeAndPreference,
     parts: Vec<Part>,
 }
 
 /// Where a machine stands.
 #[derive(Clone, Copy)]
-pub(crate) struct MatcherScope<'a> {
-    pub(crate) namespace: &'a str,
-    pub(crate) location: MachineLocation,
+pub struct MatcherScope<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// In which object it stands.
+    pub location: MachineLocation,
 }
 
 /// Resolves the matchers of a machine: infers them, and finds the objects that they name.
-pub(crate) fn resolve_machine_matchers(
+///
+/// # Errors
+/// A matcher cannot be resolved, or objects were not read.
+pub fn resolve_machine_matchers(
     machine: &Value,
     scope: MatcherScope<'_>,
     found: &dyn ObjectSource,
@@ -164,10 +177,10 @@ impl ResolvedMachine {
         scope: MatcherScope<'_>,
         found: &dyn ObjectSource,
     ) -> Result<(), ResolveError> {
-        let Some(pin) = infer_matcher(&mut self.machine, scope, family, found)? else { return Ok(()) };
+        let Some(effect) = infer_matcher(&mut self.machine, scope, family, found)? else { return Ok(()) };
         let matcher = TypeMatcher::of_machine(&self.machine, family)
             .map_err(|error| matcher_error(family, not_found_reason(family), error.into()))?;
-        let mut part = Part { family, pin, object: None, is_copy: false };
+        let mut part = Part { family, effect, object: None, is_copy: false };
         if let Some(matcher) = matcher {
             let (object, is_copy) = resolve_named_object(&self.machine, &matcher, scope, family, found)?;
             part.is_copy = is_copy;
@@ -188,12 +201,11 @@ impl ResolvedMachine {
     fn keep(
         &mut self,
         family: TypeFamily,
-        pin: &Value,
+        pin: Pin<'_>,
         matcher: TypeMatcher,
         object: InstanceTypeObject,
     ) -> Result<(), ResolveError> {
-        let applied = json!({ "matcher": matcher.to_json(), "removesMemory": pin["removesMemory"] });
-        apply_pins(&mut self.machine["spec"], &json!({ (family.field()): applied }));
+        apply_matcher(&mut self.machine["spec"], family, &matcher.to_json(), pin.removes_memory());
         self.types.insert(object.clone()).map_err(|error| {
             matcher_error(
                 family,
@@ -205,14 +217,18 @@ impl ResolvedMachine {
                 },
             )
         })?;
-        self.parts.push(Part { family, pin: pin.clone(), object: Some((matcher, object)), is_copy: false });
+        let effect = InferenceEffect::NamedObject;
+        self.parts.push(Part { family, effect, object: Some((matcher, object)), is_copy: false });
         Ok(())
     }
 }
 
 /// The object that a matcher of a machine names, and whether it is from a ControllerRevision that the machine
 /// refers to.
-pub(crate) fn resolve_named_object(
+///
+/// # Errors
+/// The object cannot be used, or was not read.
+pub fn resolve_named_object(
     machine: &Value,
     matcher: &TypeMatcher,
     scope: MatcherScope<'_>,
@@ -230,7 +246,7 @@ pub(crate) fn resolve_named_object(
 }
 
 /// The problem that keeps a machine from being expanded.
-pub(crate) fn expansion_problem(error: &ExpandError, location: MachineLocation) -> MatcherProblem {
+pub fn expansion_problem(error: &ExpandError, location: MachineLocation) -> MatcherProblem {
     let (reason, family) = match error {
         ExpandError::Requirements(_) => (ConditionReason::RequirementsNotMet, TypeFamily::Preference),
         ExpandError::Apply(ApplyError::Topology(_) | ApplyError::Conflicts(_) | ApplyError::Malformed(_))
@@ -249,8 +265,8 @@ pub(super) struct TemplateToResolve<'a> {
     pub(super) policy: InstancetypePolicy,
     /// What KubeVirt adds to machines.
     pub(super) configuration: &'a Configuration,
-    /// The pins that it has already; null if it has none.
-    pub(super) pins: &'a Value,
+    /// The pins that it has already.
+    pub(super) pins: Pins<'a>,
 }
 
 /// The pins of a machine template. If some of its matchers can be resolved and others cannot, the result
@@ -268,8 +284,9 @@ pub(super) fn resolve_template_pins(
         ResolvedMachine { machine, types: InstanceTypeAndPreference::default(), parts: Vec::new() };
     let mut problem = None;
     for family in FAMILIES {
-        let added = match self::pinned_object(&kept[family.field()], family) {
-            Some((matcher, object)) => resolved.keep(family, &kept[family.field()], matcher, object),
+        let copied = kept.pin(family).and_then(|pin| Some((pin, pinned_object(pin, family)?)));
+        let added = match copied {
+            Some((pin, (matcher, object))) => resolved.keep(family, pin, matcher, object),
             None => resolved.add(family, scope, found),
         };
         match added {
@@ -281,17 +298,16 @@ pub(super) fn resolve_template_pins(
     let ResolvedMachine { machine, types, parts } = resolved;
     let mut pins = Map::new();
     let mut is_new = false;
-    for Part { family, mut pin, object, is_copy } in parts {
-        if kept[family.field()].is_object() {
-            pins.insert(family.field().to_owned(), kept[family.field()].clone());
+    for Part { family, effect, object, is_copy } in parts {
+        if let Some(pin) = kept.pin(family) {
+            pins.insert(family.field().to_owned(), pin.to_json());
             continue;
         }
-        match object {
-            // The template names the copy itself.
-            Some((matcher, _)) if is_copy => pin["matcher"] = matcher.to_json(),
+        let object = match object {
+            Some((matcher, _)) if is_copy => Some(PinnedObject::Named(matcher)),
             Some((matcher, object)) => {
-                let mut revision = match new_pinned_copy(pool, scope, &object, family) {
-                    Ok(revision) => revision,
+                let copy = match new_pinned_copy(pool, scope, &object, family) {
+                    Ok(copy) => copy,
                     Err(ResolveError::Unresolved(found)) => {
                         problem.get_or_insert(found);
                         continue;
@@ -299,17 +315,16 @@ pub(super) fn resolve_template_pins(
                     Err(needs) => return Err(needs),
                 };
                 is_new = true;
-                if policy == InstancetypePolicy::Expand {
-                    pin["data"] = revision["data"].take();
-                } else {
-                    let name = revision["metadata"]["name"].as_str().unwrap_or_default();
-                    pin["matcher"] = matcher.pinned(name).to_json();
-                    pin["revision"] = revision;
-                }
+                Some(match policy {
+                    InstancetypePolicy::Expand => PinnedObject::WrittenOut(copy),
+                    InstancetypePolicy::Pin | InstancetypePolicy::PerMember => {
+                        PinnedObject::Copied(matcher, copy)
+                    }
+                })
             }
-            None => {}
-        }
-        pins.insert(family.field().to_owned(), pin);
+            None => None,
+        };
+        pins.insert(family.field().to_owned(), compose_pin(effect, object));
     }
     if let Some(problem) = problem {
         return if is_new {
@@ -362,9 +377,8 @@ fn with_architecture(
 }
 
 /// The object of which a pin contains a copy, and the matcher that names it.
-fn pinned_object(pin: &Value, family: TypeFamily) -> Option<(TypeMatcher, InstanceTypeObject)> {
-    let revision = if pin["data"].is_object() { pin } else { &pin["revision"] };
-    let object = InstanceTypeObject::read(to_current_version(revision)["data"].take()).ok()?;
+fn pinned_object(pin: Pin<'_>, family: TypeFamily) -> Option<(TypeMatcher, InstanceTypeObject)> {
+    let object = InstanceTypeObject::read(pin.copied_object()).ok()?;
     let matcher = json!({ "name": object.identity.name, "kind": object.kind.as_str() });
     let machine = json!({ "spec": { (family.field()): matcher } });
     Some((TypeMatcher::of_machine(&machine, family).ok()??, object))
@@ -372,13 +386,13 @@ fn pinned_object(pin: &Value, family: TypeFamily) -> Option<(TypeMatcher, Instan
 
 /// Whether the preference changes the default interface. KubeVirt adds it when a machine starts, and a
 /// machine in which the preference is written out names no preference then.
-pub(crate) fn prefers_interface(types: &InstanceTypeAndPreference) -> bool {
+pub fn prefers_interface(types: &InstanceTypeAndPreference) -> bool {
     let devices = types.preference_spec().and_then(|preference| preference.devices.as_ref());
     devices.and_then(|devices| devices.interface_model.as_deref()).is_some_and(|model| !model.is_empty())
 }
 
 /// The binding of the default interface; `None` if vmpool does not know it.
-pub(crate) fn interface_binding(interface: DefaultInterface) -> Option<Binding> {
+pub fn interface_binding(interface: DefaultInterface) -> Option<Binding> {
     match interface {
         DefaultInterface::Bridge => Some(Binding::Bridge),
         DefaultInterface::Masquerade => Some(Binding::Masquerade),
@@ -393,13 +407,16 @@ fn matcher_cause(scope: MatcherScope<'_>, family: TypeFamily, field: &str, messa
 
 /// Validates a matcher, and replaces it by what its volume names. If the machine has a copy of what it
 /// inferred from the volume, the copy decides: later labels of the volume are those of another machine. The
-/// result is the beginning of the pin; `None` if the machine has no such matcher.
-pub(crate) fn infer_matcher(
+/// result is what changed; `None` if the machine has no such matcher.
+///
+/// # Errors
+/// The matcher is not valid, the volume names nothing, or objects were not read.
+pub fn infer_matcher(
     machine: &mut Value,
     scope: MatcherScope<'_>,
     family: TypeFamily,
     found: &dyn ObjectSource,
-) -> Result<Option<Value>, ResolveError> {
+) -> Result<Option<InferenceEffect>, ResolveError> {
     let matcher = TypeMatcher::of_machine(machine, family)
         .map_err(|error| matcher_error(family, not_found_reason(family), error.into()))?;
     let Some(matcher) = matcher else { return Ok(None) };
@@ -429,17 +446,17 @@ pub(crate) fn infer_matcher(
         None => inference::infer_matcher(machine, scope.namespace, family, find)?,
     };
     let Some(inferred) = inferred.map_err(|error| failed(error.to_string()))? else {
-        return Ok(Some(json!({})));
+        return Ok(Some(InferenceEffect::NamedObject));
     };
     let memory = |machine: &Value| machine.pointer("/spec/template/spec/domain/memory").is_some();
     let had_memory = memory(machine);
     inference::write_inferred_matcher(machine, family, &inferred)
         .map_err(|error| failed(error.to_string()))?;
     if let Inferred::Removed(_) = inferred {
-        return Ok(Some(json!({ "matcher": null })));
+        return Ok(Some(InferenceEffect::RemovedMatcher));
     }
-    let removed = had_memory && !memory(machine);
-    Ok(Some(if removed { json!({ "removesMemory": true }) } else { json!({}) }))
+    let is_removed = had_memory && !memory(machine);
+    Ok(Some(if is_removed { InferenceEffect::RemovedMemory } else { InferenceEffect::NamedObject }))
 }
 
 /// What the status of a machine with a copy says of its volume.
@@ -457,7 +474,10 @@ fn recorded_inference(
 }
 
 /// The object that was read.
-pub(crate) fn find_read_object<'a>(
+///
+/// # Errors
+/// It was not read.
+pub fn find_read_object<'a>(
     reference: &ReferencedObject,
     found: &'a dyn ObjectSource,
 ) -> Step<Option<&'a Value>, ReferencedObject> {
@@ -471,13 +491,15 @@ fn is_segment(name: &str) -> bool {
 }
 
 /// Group, version and plural name of a resource that inference reads.
-pub(crate) struct InferenceResource {
-    pub(crate) api_version: &'static str,
-    pub(crate) plural: &'static str,
+pub struct InferenceResource {
+    /// Group and version.
+    pub api_version: &'static str,
+    /// Plural name.
+    pub plural: &'static str,
 }
 
 /// The resource of the objects of a kind.
-pub(crate) fn inference_resource(source: InferenceSourceKind) -> InferenceResource {
+pub fn inference_resource(source: InferenceSourceKind) -> InferenceResource {
     let (api_version, plural) = match source {
         InferenceSourceKind::Claim => ("v1", "persistentvolumeclaims"),
         InferenceSourceKind::DataVolume => ("cdi.kubevirt.io/v1beta1", "datavolumes"),
@@ -509,7 +531,10 @@ fn lookup_reference(lookup: &InferenceLookup, scope: MatcherScope<'_>, account: 
 }
 
 /// The live object that a matcher names.
-pub(crate) fn find_live_object(
+///
+/// # Errors
+/// The object does not exist, cannot be decoded, or was not read.
+pub fn find_live_object(
     matcher: &TypeMatcher,
     scope: MatcherScope<'_>,
     family: TypeFamily,
@@ -570,8 +595,9 @@ fn find_copied_object(
     let decoded =
         copy::decode_copy(&copy, kind, &matcher.name).map_err(|error| undecoded(error.to_string()))?;
     let by_spec = reference.by_spec;
-    let machine_uid = machine["metadata"]["uid"].as_str().unwrap_or_default();
-    let machine_name = machine["metadata"]["name"].as_str().unwrap_or_default();
+    let metadata = DocumentMetadata::of(machine);
+    let machine_uid = metadata.uid().unwrap_or_default();
+    let machine_name = metadata.name().unwrap_or_default();
     let by_status =
         status_ref::is_recorded(machine, family, revision).map_err(|error| failed(error.to_string()))?;
     let wanted = ExpectedCopy { kind, name: &matcher.name, by_spec, by_status, machine_uid, machine_name };
@@ -589,7 +615,7 @@ fn new_pinned_copy(
     scope: MatcherScope<'_>,
     object: &InstanceTypeObject,
     family: TypeFamily,
-) -> Result<Value, ResolveError> {
+) -> Result<InstanceTypeCopy, ResolveError> {
     let owner = CopyOwner {
         api_version: POOL_API_VERSION.to_owned(),
         kind: POOL_KIND.to_owned(),
@@ -610,5 +636,5 @@ fn new_pinned_copy(
     let mut copy =
         InstanceTypeCopy::of(object, owner, scope.namespace).map_err(|error| failed(error.to_string()))?;
     copy.labels.insert(POOL_UID.to_owned(), pool.uid.as_str().to_owned());
-    Ok(copy.to_json())
+    Ok(copy)
 }

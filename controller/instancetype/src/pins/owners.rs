@@ -6,12 +6,13 @@ use std::collections::HashSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
 use vmpool_api::OwnerIdentity;
-use vmpool_api::kubevirt::POOL_GROUP;
 use vmpool_api::kubevirt::labels::POOL_UID;
+use vmpool_api::kubevirt::{API_VERSION, POOL_GROUP};
 use vmpool_engine::ObjectId;
-use vmpool_instancetype::copy;
 
-use super::super::keys::{API_VERSION, MACHINE_KIND, POOL_KIND};
+use crate::copy;
+use crate::keys::{MACHINE_KIND, POOL_KIND};
+use crate::metadata::DocumentMetadata;
 
 /// The number of owners that an object gets at most, because etcd limits its size.
 const OWNERS: usize = 1000;
@@ -37,14 +38,14 @@ pub enum PlannedCopyComparison {
 /// were orphaned. The name contains UID and generation of what is copied, so the content is the same, and
 /// they share the copy.
 pub fn compare_planned_copy(planned: &Value, live: &Value) -> PlannedCopyComparison {
-    if !live["metadata"]["deletionTimestamp"].is_null() {
+    if DocumentMetadata::of(live).is_deleted() {
         return PlannedCopyComparison::Terminating;
     }
     if !is_same_copy(&planned["data"], &live["data"]) {
         return PlannedCopyComparison::Other;
     }
-    let (mut owners, owner) =
-        (stored_owner_references(live), planned["metadata"]["ownerReferences"][0].clone());
+    let mut owners = stored_owner_references(live);
+    let owner = DocumentMetadata::of(planned).owner_references().first().cloned().unwrap_or_default();
     let is_new = add_owner(&mut owners, owner);
     owners_and_labels_patch(planned, live, is_new, owners)
         .map_or(PlannedCopyComparison::Same, PlannedCopyComparison::Incomplete)
@@ -58,15 +59,16 @@ pub(super) fn owners_and_labels_patch(
     is_new: bool,
     owners: Vec<Value>,
 ) -> Option<Value> {
-    let labels = planned["metadata"]["labels"].as_object();
-    let is_labeled =
-        labels.into_iter().flatten().all(|(key, value)| live["metadata"]["labels"][key] == *value);
+    let live = DocumentMetadata::of(live);
+    let labels = DocumentMetadata::of(planned).labels();
+    let has = |key: &str, value: &Value| live.labels().and_then(|labels| labels.get(key)) == Some(value);
+    let is_labeled = labels.into_iter().flatten().all(|(key, value)| has(key, value));
     if is_labeled && !is_new {
         return None;
     }
-    let mut patch = set_owners(&live["metadata"], &owners.into());
+    let mut patch = set_owners(live, &owners.into());
     if !is_labeled && let Some(operations) = patch.as_array_mut() {
-        let mut all = live["metadata"]["labels"].as_object().cloned().unwrap_or_default();
+        let mut all = live.labels().cloned().unwrap_or_default();
         all.extend(labels.cloned().unwrap_or_default());
         operations.push(json!({ "op": "add", "path": "/metadata/labels", "value": all }));
     }
@@ -116,12 +118,12 @@ pub fn with_machine_owners(pin: &Value, machines: &[ObjectId]) -> Value {
 /// owner.
 pub fn add_machine_owner(live: &Value, machine: &ObjectId) -> Option<Value> {
     let mut owners = stored_owner_references(live);
-    let is_pin = live["metadata"]["labels"][POOL_UID].is_string();
+    let is_pin = DocumentMetadata::of(live).label(POOL_UID).is_some();
     if !is_pin || is_owned_by(&owners, machine) {
         return None;
     }
     owners.push(json!(machine_owner_reference(machine)));
-    Some(set_owners(&live["metadata"], &owners.into()))
+    Some(set_owners(DocumentMetadata::of(live), &owners.into()))
 }
 
 fn is_owned_by(owners: &[Value], machine: &ObjectId) -> bool {
@@ -174,7 +176,7 @@ fn replace_owners(object: &ObjectMeta, mut owners: Vec<OwnerReference>, machines
     if owners.len() > OWNERS {
         owners.clear();
     }
-    set_owners(&json!(object), &json!(owners))
+    set_owners(DocumentMetadata::in_field(&json!(object)), &json!(owners))
 }
 
 fn identity_of(machine: &ObjectId) -> OwnerIdentity<'_> {
@@ -193,14 +195,15 @@ fn machine_owner_reference(machine: &ObjectId) -> OwnerReference {
 
 /// The owners of a stored object.
 pub(super) fn stored_owner_references(live: &Value) -> Vec<Value> {
-    live["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default()
+    DocumentMetadata::of(live).owner_references().to_vec()
 }
 
 /// The JSON patch that sets the owners of the object with this metadata. It fails if the object has changed.
-pub(super) fn set_owners(metadata: &Value, owners: &Value) -> Value {
+fn set_owners(metadata: DocumentMetadata<'_>, owners: &Value) -> Value {
+    let [uid, version] = metadata.version_tests();
     json!([
-        { "op": "test", "path": "/metadata/uid", "value": metadata["uid"] },
-        { "op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"] },
+        uid,
+        version,
         { "op": "add", "path": "/metadata/ownerReferences", "value": owners },
     ])
 }

@@ -14,22 +14,25 @@ use serde_json::{Map, Value, json};
 use vmpool_decision::{Needs, Step};
 use vmpool_engine::condition::ConditionReason;
 use vmpool_engine::limits::{self, shorten_message};
-use vmpool_instancetype::Malformed;
-pub use vmpool_instancetype::copy::StoredVersion;
-use vmpool_instancetype::copy::{self, Acceptance, CopyOwner, CopyUpgrade, ExpectedCopy, InstanceTypeCopy};
-use vmpool_instancetype::defaults::InstanceDefaults;
-use vmpool_instancetype::expand::{self, ExpandError};
-use vmpool_instancetype::fields::MachineLocation;
-use vmpool_instancetype::model::{
-    InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher,
-};
-use vmpool_instancetype::start::{Binding, InstanceSettings};
-use vmpool_instancetype::status_ref::{self, StatusRef, StatusRefPlan};
-use vmpool_instancetype::validation;
 use vmpool_platform::{FetchedObjects, LookupFailure, LookupReason, ReferencedObject, revision_at};
 
-pub use super::pins::owners::{PlannedCopyComparison, compare_planned_copy, remove_machine_owner};
-use super::pins::{self, FAMILIES, MatcherProblem, MatcherScope, ResolveError};
+use crate::Malformed;
+use crate::copy::{self, Acceptance, CopyOwner, CopyUpgrade, ExpectedCopy, InstanceTypeCopy};
+use crate::defaults::InstanceDefaults;
+use crate::expand::{self, ExpandError};
+use crate::fields::MachineLocation;
+use crate::metadata::DocumentMetadata;
+use crate::model::{
+    InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher,
+};
+use crate::pins::{self, FAMILIES, MatcherProblem, MatcherScope, ResolveError};
+use crate::start::{Binding, InstanceSettings};
+use crate::status_ref::{self, StatusRef, StatusRefPlan};
+use crate::validation;
+
+pub use crate::copy::StoredVersion;
+pub use crate::pins::owners::{PlannedCopyComparison, compare_planned_copy, remove_machine_owner};
+
 pub use objects::{
     ClusterInstancetype, ClusterPreference, Document, Instancetype, Machine, Pool, Preference, Revision,
 };
@@ -113,10 +116,12 @@ pub fn plan_machine_copies(
     if validation::bypasses_admission(machine) {
         return Ok(CopyPlan::default());
     }
-    let text = |pointer: &str| machine.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let scope =
-        MatcherScope { namespace: text("/metadata/namespace"), location: MachineLocation::VirtualMachine };
-    let owner = CopyOwner::machine(text("/metadata/name"), text("/metadata/uid"));
+    let metadata = DocumentMetadata::of(machine);
+    let scope = MatcherScope {
+        namespace: metadata.namespace().unwrap_or_default(),
+        location: MachineLocation::VirtualMachine,
+    };
+    let owner = CopyOwner::machine(metadata.name().unwrap_or_default(), metadata.uid().unwrap_or_default());
     let copies = CopyPlanner { machine, scope, owner, found };
     match copies.inference() {
         Ok(Some(inference)) => return Ok(inference),
@@ -158,7 +163,7 @@ fn is_copy_failure(condition: &Value) -> bool {
 
 /// Where a planned copy is.
 pub fn planned_copy_reference(namespace: &str, copy: &Value) -> ReferencedObject {
-    revision_at(namespace, copy["metadata"]["name"].as_str().unwrap_or_default())
+    revision_at(namespace, DocumentMetadata::of(copy).name().unwrap_or_default())
 }
 
 /// The kind of the object that a planned copy is of.
@@ -518,7 +523,7 @@ impl CopyPlanner<'_> {
                 let event = CopyEvent { reason: "RevisionUpgraded", is_warning: false, message };
                 planned.events.push((family, event));
                 planned.upgrades.push((family, from));
-                if let Some(uid) = stored["metadata"]["uid"].as_str() {
+                if let Some(uid) = DocumentMetadata::of(stored).uid() {
                     planned
                         .replaced
                         .push((family, OwnedCopy { name: revision.clone(), uid: uid.to_owned() }));
@@ -733,8 +738,7 @@ fn copy_status_patch(machine: &Value, references: Option<Value>, conditions: Opt
 
 /// The JSON patch with these operations, at the version of the machine that was read.
 fn versioned_json_patch(machine: &Value, operations: Vec<Value>) -> Value {
-    let test = |field: &str| json!({ "op": "test", "path": format!("/metadata/{field}"), "value": machine["metadata"][field] });
-    [test("uid"), test("resourceVersion")].into_iter().chain(operations).collect()
+    DocumentMetadata::of(machine).version_tests().into_iter().chain(operations).collect()
 }
 
 #[cfg(test)]

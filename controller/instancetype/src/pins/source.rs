@@ -7,12 +7,14 @@ use vmpool_api::instancetype::API_VERSION;
 use vmpool_api::kubevirt::annotations::REFRESH_INSTANCETYPE;
 use vmpool_engine::condition::ConditionReason;
 use vmpool_engine::model::PinReport;
-use vmpool_instancetype::copy::{self, Outdated};
-use vmpool_instancetype::model::{InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher};
 use vmpool_platform::{CopiedObject, CopySource, CopySourceVisitor, UncopiedObject, slim_metadata};
 
-use super::stored::FAMILIES;
-use super::{FIELD, TEMPLATE, copied_type_object, has_references, is_resolved};
+use crate::copy::{self, Outdated};
+use crate::metadata::DocumentMetadata;
+use crate::model::{InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher};
+
+use super::stored::{FAMILIES, Pins};
+use super::{TEMPLATE, has_references, is_resolved};
 
 /// The fields of an instance type or a preference that vmpool reads.
 #[derive(Clone, Debug, Deserialize)]
@@ -78,19 +80,15 @@ kinds! {
 /// The objects of which the content of a revision contains copies that the controller made. What a template
 /// pins itself, by a `revisionName`, is not compared.
 pub fn copied_objects(revision: &Value) -> Vec<CopiedObject> {
-    let pins = &revision[FIELD];
-    let made = FAMILIES.into_iter().filter(|family| {
-        let pin = &pins[family.field()];
-        pin["revision"].is_object() || pin["data"].is_object()
-    });
-    made.filter_map(|family| {
-        let object = copied_type_object(revision, family);
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let metadata = &object["metadata"];
+    let pins = Pins::of(revision).into_iter().flat_map(Pins::each);
+    let made = pins.filter(|(_, pin)| pin.has_copy());
+    made.filter_map(|(_, pin)| {
+        let object = pin.copied_object();
+        let metadata = DocumentMetadata::of(&object);
         Some(CopiedObject {
             kind: object["kind"].as_str()?.to_owned(),
-            namespace: text(&metadata["namespace"]),
-            name: text(&metadata["name"]),
+            namespace: metadata.namespace().unwrap_or_default().to_owned(),
+            name: metadata.name().unwrap_or_default().to_owned(),
             content: object,
         })
     })

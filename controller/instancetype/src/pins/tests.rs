@@ -3,11 +3,8 @@ use serde_json::{Value, json};
 use vmpool_api::kubevirt::labels::POOL_UID;
 use vmpool_decision::decide_with;
 use vmpool_engine::ObjectId;
-use vmpool_engine::revisions::TemplateParts;
-use vmpool_platform::{DefaultInterface, RevisionObjects};
+use vmpool_platform::DefaultInterface;
 
-use super::super::objects::KubeVirtPoolObject;
-use super::super::platform::KubeVirt;
 use super::owners::{add_machine_owner, with_machine_owners};
 use super::*;
 
@@ -613,50 +610,6 @@ fn with_model(spec: &Value, model: &str, interface: DefaultInterface) -> Value {
     content
 }
 
-/// What a change of the template to this revision requires of a running machine.
-fn parts(content: &Value) -> TemplateParts {
-    <KubeVirt as RevisionObjects<KubeVirtPoolObject>>::parts(content).unwrap()
-}
-
-#[test]
-fn another_preferred_model_of_the_default_interface_is_another_instance() {
-    for policy in ["Pin", "Expand"] {
-        let with = |model| parts(&with_model(&with_policy(policy), model, DefaultInterface::Bridge));
-        let (virtio, e1000) = (with("virtio"), with("e1000"));
-        assert_ne!(virtio.instance, e1000.instance, "{policy}");
-        assert_eq!((virtio.live, virtio.storage), (e1000.live, e1000.storage), "{policy}");
-        assert_ne!(virtio.instance, with("").instance, "{policy}");
-    }
-}
-
-/// The configuration of KubeVirt selects the binding, which the controller may not know.
-#[rstest]
-#[case::by_a_bridge(DefaultInterface::Bridge, true)]
-#[case::by_masquerade(DefaultInterface::Masquerade, true)]
-#[case::in_an_unknown_way(DefaultInterface::Other, false)]
-fn writing_out_the_default_interface_restarts_nothing(
-    #[case] interface: DefaultInterface,
-    #[case] is_written: bool,
-) {
-    let pinned = parts(&with_model(&both(), "virtio", DefaultInterface::Bridge));
-    assert_eq!(pinned, parts(&with_model(&both(), "virtio", interface)));
-    let expanded = with_model(&with_policy("Expand"), "virtio", interface);
-    assert_eq!(parts(&expanded) == pinned, is_written, "{expanded}");
-}
-
-#[test]
-fn another_binding_in_the_template_is_another_instance() {
-    let with = |binding: &str| {
-        let mut spec = both();
-        let interfaces = json!([{ "name": "default", (binding): {} }]);
-        spec[TEMPLATE]["spec"]["template"]["spec"] = json!({
-            "domain": { "devices": { "interfaces": interfaces } }, "networks": [{ "name": "default", "pod": {} }],
-        });
-        parts(&with_model(&spec, "virtio", DefaultInterface::Bridge))
-    };
-    assert_ne!(with("bridge").instance, with("masquerade").instance);
-}
-
 /// KubeVirt refuses each machine of a pool whose architecture the preference does not allow.
 #[rstest]
 #[case::of_the_cluster(json!({}), json!({}), Some("amd64"), false)]
@@ -708,17 +661,6 @@ fn an_expanded_machine_has_the_storage_class_of_the_preference() {
     let templates = &machine(&content)["dataVolumeTemplates"];
     assert_eq!(templates[0]["spec"]["storage"]["storageClassName"], "fast");
     assert_eq!(templates[1]["spec"]["pvc"]["storageClassName"], "mine");
-    // Machines with storage are not created again: not if another class is preferred, not if the cluster
-    // writes copies out, and not because an earlier version wrote no class.
-    let mut earlier = content.clone();
-    earlier[FIELD]["expanded"]["dataVolumeTemplates"] = spec[TEMPLATE]["spec"]["dataVolumeTemplates"].clone();
-    assert_ne!(earlier, content);
-    let mut pinned = spec.clone();
-    pinned[policy::FIELD] = json!("Pin");
-    let pinned = resolved(&pinned, &volumes("fast"));
-    for other in [resolved(&spec, &volumes("slow")), pinned, earlier] {
-        assert_eq!(parts(&other), parts(&content));
-    }
 }
 
 #[test]
@@ -812,4 +754,15 @@ fn recreated(memory: &str) -> Value {
     let mut object = instancetype(1, memory);
     object["metadata"]["uid"] = json!("another-uid");
     object
+}
+
+#[rstest]
+#[case::nothing(InferenceEffect::NamedObject, json!({}))]
+#[case::the_memory(InferenceEffect::RemovedMemory, json!({ "removesMemory": true }))]
+#[case::the_matcher(InferenceEffect::RemovedMatcher, json!({ "matcher": null }))]
+fn a_pin_without_an_object_records_what_inference_removed(
+    #[case] effect: InferenceEffect,
+    #[case] expected: Value,
+) {
+    assert_eq!(stored::compose_pin(effect, None), expected);
 }
