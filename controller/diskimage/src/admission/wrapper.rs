@@ -10,8 +10,9 @@ use vmpool_decision::{AdmissionRead, AdmissionReads, Step};
 use super::finding::{AdmissionFinding, ImageRule};
 use super::reads::{FactReadError, FoundImage, find_grants, find_image, find_namespace_labels};
 use super::review_image_url;
-use crate::grants::{Grant, ProposedImage, ReferrerNamespace, may_create, may_refer};
+use crate::grants::{Grant, ReferrerNamespace, may_create, may_refer};
 use crate::model::{ObjectKey, ReferrerKind};
+use crate::read::wrapper::read_proposed_image;
 use crate::source::SourceUrl;
 
 /// What must be read to review a wrapper.
@@ -178,16 +179,8 @@ impl WrapperReview<'_> {
     fn creation(&self, facts: &WrapperReviewFacts, origin: ReferrerNamespace<'_>) -> Vec<AdmissionFinding> {
         let spec = &self.wrapper.spec;
         let creates = spec.mode.as_deref() != Some(&Mode::FailIfNotExist.to_string());
-        let Some(template) = spec.vm_disk_image_template.as_ref().filter(|_| creates) else {
+        let Some(proposed) = read_proposed_image(self.wrapper).filter(|_| creates) else {
             return Vec::new();
-        };
-        let Ok(source) = template.source_type.parse() else { return Vec::new() };
-        let proposed = ProposedImage {
-            source,
-            url: template.url.as_deref(),
-            secret: template.secret_ref.as_deref(),
-            storage_class: template.storage_class.as_deref(),
-            disk_size: &template.disk_size,
         };
         let refused = may_create(&facts.grants, &self.image, origin, &proposed, self.allowed).err();
         let finding = refused.map(|refused| {
