@@ -29,12 +29,18 @@ pub struct VirtualMachineSpec {
     /// Name of the disk and its volume in the machine. The default is root.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "diskName")]
     pub disk_name: Option<String>,
+    /// All network interfaces of the machine, in their order. Each is a bridge to a network of Multus. The template then has no networks, interfaces and cloud-init volume of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interfaces: Option<Vec<VirtualMachineInterfaces>>,
     /// Whether the controller creates a missing image. The default is CreateIfNotExist with a vmDiskImageTemplate, and FailIfNotExist without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
     /// Sizes of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<VirtualMachineResources>,
+    /// Users that cloud-init creates in the guest when it starts for the first time, with the field names of cloud-init. The template then has no cloud-init volume of its own. All users who may read the wrapper can read the passwords.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<Vec<VirtualMachineUsers>>,
     /// The KubeVirt machine.
     #[serde(rename = "virtualMachineTemplate")]
     pub virtual_machine_template: VirtualMachineVirtualMachineTemplate,
@@ -44,6 +50,16 @@ pub struct VirtualMachineSpec {
     /// The image that the controller creates if it does not exist. An image that exists is not changed.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "vmDiskImageTemplate")]
     pub vm_disk_image_template: Option<VirtualMachineVmDiskImageTemplate>,
+}
+
+/// A network interface.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachineInterfaces {
+    /// The address of the interface and the length of its prefix, for example 10.10.0.161/24. The default is an address of DHCP.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "ipAddress")]
+    pub ip_address: Option<String>,
+    /// Name of a NetworkAttachmentDefinition, or its namespace and name with a slash between them.
+    pub network: String,
 }
 
 /// Sizes of the machine.
@@ -58,6 +74,31 @@ pub struct VirtualMachineResources {
     /// Memory of the guest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Quantity>,
+}
+
+/// A user of the guest.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachineUsers {
+    /// Further groups of the user, separated by commas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<String>,
+    /// The hash of the password, as in the file /etc/shadow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hashed_passwd: Option<String>,
+    /// Whether the user cannot log in with a password. The default of cloud-init is true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock_passwd: Option<bool>,
+    /// Name of the user.
+    pub name: String,
+    /// The password in clear text. Use ssh_authorized_keys or hashed_passwd instead, because the wrapper and the machine show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plain_text_passwd: Option<String>,
+    /// Public keys with which the user can log in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssh_authorized_keys: Option<Vec<String>>,
+    /// The rule for sudo, for example ALL=(ALL) NOPASSWD:ALL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sudo: Option<String>,
 }
 
 /// The KubeVirt machine.

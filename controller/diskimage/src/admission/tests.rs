@@ -239,6 +239,17 @@ fn a_changed_template_is_reviewed_again() {
 }
 
 #[test]
+fn a_password_in_clear_text_warns_without_the_password() {
+    let user = |field: &str| a_wrapper(&json!({"users": [{"name": "a"}, {"name": "b", field: "hunter2"}]}));
+    let wrapper = user("plain_text_passwd");
+    let warning = review_wrapper_passwords(None, &wrapper).unwrap();
+    assert_eq!((warning.rule.id(), &*warning.field), ("V8", "spec.users[1].plain_text_passwd"));
+    assert!(!format!("{warning:?}").contains("hunter2"));
+    assert!(review_wrapper_passwords(Some(&wrapper), &wrapper).is_none(), "an unrelated update");
+    assert!(review_wrapper_passwords(None, &user("hashed_passwd")).is_none());
+}
+
+#[test]
 fn identifiers_are_unique() {
     let mut ids: Vec<_> = ImageRule::ALL.iter().map(|rule| rule.id()).collect();
     ids.dedup();

@@ -88,6 +88,22 @@ pub(super) fn begin_wrapper_review<'a>(
     Ok(Some(WrapperReview { image, namespace, wrapper: new, is_new: old.is_none(), allowed }))
 }
 
+/// Warns about passwords in clear text. They are in the API of wrappers, and all readers see them.
+pub fn review_wrapper_passwords(
+    old: Option<&VirtualMachine>,
+    new: &VirtualMachine,
+) -> Option<AdmissionFinding> {
+    let unchanged = old.is_some_and(|old| old.spec.users == new.spec.users);
+    let mut users = new.spec.users.iter().flatten();
+    let at = users.position(|user| user.plain_text_passwd.is_some()).filter(|_| !unchanged)?;
+    Some(AdmissionFinding::new(
+        ImageRule::Password,
+        &format!("spec.users[{at}].plain_text_passwd"),
+        "all users who may read the wrapper or the machine can read the password".to_owned(),
+        "use ssh_authorized_keys, hashed_passwd, or a cloud-init volume with a Secret",
+    ))
+}
+
 impl WrapperReview<'_> {
     /// Whether the image is in another namespace than the wrapper, so that grants decide.
     fn crosses_namespaces(&self) -> bool {
