@@ -27,7 +27,7 @@ pub(super) fn build_pool_manifest(
     ensure!(spec["template"].is_object(), "the machine of the template has no spec.template");
     let mut notes = Vec::new();
     notes.extend(start_machines(&mut spec));
-    notes.extend(remove_identities(&mut spec["template"]["spec"]));
+    notes.extend(spec.pointer_mut("/template/spec/domain").map(remove_identities).unwrap_or_default());
     notes.extend(name_shared_claims(&spec["template"]["spec"]));
     add_label(&mut spec["template"], name);
     let mut metadata = Map::new();
@@ -70,8 +70,7 @@ fn start_machines(spec: &mut Value) -> Option<String> {
 }
 
 /// Removes what must differ between machines, so that KubeVirt generates it.
-fn remove_identities(instance: &mut Value) -> Vec<String> {
-    let domain = &mut instance["domain"];
+fn remove_identities(domain: &mut Value) -> Vec<String> {
     let mut removed = Vec::new();
     if let Some(firmware) = domain.get_mut("firmware").and_then(Value::as_object_mut) {
         let fields = ["uuid", "serial"].into_iter().filter(|field| firmware.remove(*field).is_some());

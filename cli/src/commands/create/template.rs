@@ -12,6 +12,8 @@ use crate::parameter::ParameterValue;
 
 /// The parameter that names the machine, by convention. A pool has the names of its machines.
 const NAME: &str = "NAME";
+/// No field of a machine is larger, because the API server stores objects of up to 1.5 MB.
+const MAX_TEXT_BYTES: usize = 1_500_000;
 
 /// The parameters of a template, with the values for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,7 +96,7 @@ pub(super) fn process_locally(spec: &Value, parameters: &TemplateParameters) -> 
 
 fn replace_parameters(value: &Value, values: &BTreeMap<&str, &str>) -> Result<Value> {
     Ok(match value {
-        Value::String(text) => match whole_reference(text) {
+        Value::String(text) => match find_whole_reference(text) {
             Some(name) => {
                 let value = find_value(name, values)?;
                 serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()))
@@ -127,7 +129,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// The parameter of a text that is only `${{NAME}}`.
-fn whole_reference(text: &str) -> Option<&str> {
+fn find_whole_reference(text: &str) -> Option<&str> {
     text.strip_prefix("${{")?.strip_suffix("}}").filter(|name| is_name(name))
 }
 
@@ -155,9 +157,6 @@ fn replace_in_text(text: &str, values: &BTreeMap<&str, &str>) -> Result<String> 
     replaced.push_str(rest);
     Ok(replaced)
 }
-
-/// No field of a machine is larger, because the API server stores objects of up to 1.5 MB.
-const MAX_TEXT_BYTES: usize = 1_500_000;
 
 #[cfg(test)]
 mod tests {
