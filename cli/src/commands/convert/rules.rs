@@ -140,8 +140,8 @@ fn convert_wrapper(object: &Value, copied: Option<&CopiedData>) -> Result<Conver
     if !left_out.is_empty() {
         notes.push(format!("{} are left out; use labels for them", left_out.join(", ")));
     }
-    let users = former["users"].as_array().into_iter().flatten();
-    if users.into_iter().any(|user| !user["plain_text_passwd"].is_null()) {
+    let mut users = former["users"].as_array().into_iter().flatten();
+    if users.any(|user| !user["plain_text_passwd"].is_null()) {
         notes.push(
             "the manifest has passwords in clear text; use hashed_passwd or ssh_authorized_keys".to_owned(),
         );
