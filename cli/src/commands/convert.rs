@@ -1,8 +1,8 @@
 //! `convert-images`: manifests of disk images and wrappers from the objects of `crd.pelotech.ot`, and from
 //! manifests of the proposal of wrappers.
 //!
-//! It writes nothing. The objects of both groups can be in one cluster, but an image and an object of the other
-//! group with the same name would need the same DataVolume.
+//! It writes nothing. The objects of both groups can be in one cluster, but an image and an object of the
+//! other group with the same name would need the same DataVolume.
 
 mod rules;
 

@@ -1,7 +1,7 @@
 //! The parameters of a VirtualMachineTemplate, and their replacement in its machine.
 //!
-//! `${NAME}` in a text is replaced by the value, and a text that is only `${{NAME}}` becomes the value itself,
-//! for example a number. No error contains a value, which can be a password.
+//! `${NAME}` in a text is replaced by the value, and a text that is only `${{NAME}}` becomes the value
+//! itself, for example a number. No error contains a value, which can be a password.
 
 use std::collections::BTreeMap;
 

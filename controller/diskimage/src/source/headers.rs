@@ -1,8 +1,8 @@
 //! The headers that a user adds to the requests for the data of an image.
 //!
-//! All users who may read an image can read them, so a header with credentials belongs into a Secret. A header
-//! must not change the destination of a request either: the rules about URLs would not hold. Some metadata
-//! services answer only a request with a certain header, which an import could send them.
+//! All users who may read an image can read them, so a header with credentials belongs into a Secret. A
+//! header must not change the destination of a request either: the rules about URLs would not hold. Some
+//! metadata services answer only a request with a certain header, which an import could send them.
 
 /// Parts of the names of headers with credentials, in lower case.
 const CREDENTIALS: [&str; 8] =
