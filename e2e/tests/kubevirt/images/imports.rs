@@ -113,6 +113,9 @@ fn an_image_waits_for_the_upload_of_a_user_and_keeps_no_other_image_waiting() {
         ensure!(volume["spec"]["source"] == json!({ "upload": {} }), "{volume}");
         place.put(http("debian", "disk.raw")).await?;
         world.until_ready("debian").await?;
+        let uploaded = json!({ "metadata": { "annotations": { "simulator.vmpool.dev/uploaded": "true" } } });
+        world.patch(DATA_VOLUME_API_VERSION, "DataVolume", "from-a-user", &uploaded).await?;
+        world.until_ready("from-a-user").await?;
         Ok(())
     });
 }
