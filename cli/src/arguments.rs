@@ -12,6 +12,7 @@ use crate::candidates::{complete_machine_names, complete_pool_names, complete_re
 use crate::connection::ConnectionArguments;
 use crate::dry_run::DryRunArguments;
 use crate::format::{ObjectOutputArguments, OutputArguments};
+use crate::parameter::ParameterValue;
 
 /// Shows and changes pools of virtual machines.
 ///
@@ -43,6 +44,8 @@ pub(crate) enum Command {
     Plan(PlanArguments),
     /// Remove machines by name, and lower the number of replicas by their number
     Remove(RemoveArguments),
+    /// Create a pool of KubeVirt whose machines are those of a VirtualMachineTemplate
+    Create(CreateArguments),
     /// Set the number of replicas
     Scale(ScaleArguments),
     /// Pause the rollout; on KubeVirt the pool
@@ -70,6 +73,8 @@ pub(crate) enum Command {
     Adopt(AdoptArguments),
     /// Give an image that was restored from a backup the objects with its data that were restored with it
     AdoptImage(AdoptImageArguments),
+    /// Print manifests of disk images and wrappers from the objects of crd.pelotech.ot
+    ConvertImages(ConvertImagesArguments),
     /// Check whether vmpool is installed completely, and which rights you have
     Doctor(DoctorArguments),
     /// Write a file for an issue: pools, machines, events and the installation, without secrets and addresses
@@ -160,6 +165,46 @@ pub(crate) struct RemoveArguments {
     /// How long --wait waits, in seconds
     #[arg(long, default_value_t = 3600, value_name = "SECONDS", requires = "wait")]
     pub(crate) timeout: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateArguments {
+    /// Name of the pool. The default is the name of the template
+    pub(crate) pool: Option<String>,
+    /// Name of the VirtualMachineTemplate
+    #[arg(long, value_name = "NAME")]
+    pub(crate) from_template: String,
+    /// Namespace of the template. The default is that of the pool
+    #[arg(long, value_name = "NAME")]
+    pub(crate) template_namespace: Option<String>,
+    /// A value for a parameter of the template. It can be repeated. The parameter NAME has the name of the
+    /// pool by default
+    #[arg(short, long = "param", value_name = "KEY=VALUE")]
+    pub(crate) parameters: Vec<ParameterValue>,
+    /// The number of replicas
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) replicas: u32,
+    /// Replace the parameters in the plugin. This needs only the right to read the template
+    #[arg(long)]
+    pub(crate) local: bool,
+    /// Print the manifest of the pool, and create nothing
+    #[arg(long)]
+    pub(crate) manifest: bool,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConvertImagesArguments {
+    /// Names of the objects. The default is all of the namespace or of the file
+    #[arg(value_name = "NAME")]
+    pub(crate) images: Vec<String>,
+    /// Read the objects from this file instead of the cluster
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) filename: Option<PathBuf>,
+    /// Copy the data of the former images in the cluster, into images with this at the end of their names
+    #[arg(long = "copy-with-suffix", value_name = "TEXT")]
+    pub(crate) suffix: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use kube::Client;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
 use serde::Serialize;
 use serde_json::Value;
@@ -125,6 +125,18 @@ impl UserClusterClient {
         }
     }
 
+    /// Creates an object, and returns the result.
+    ///
+    /// # Errors
+    /// The request failed.
+    pub(crate) async fn create<K: ApiObject>(&self, object: &Value, mode: WriteMode) -> Result<Value> {
+        let attempt = self.attempt::<K>("create", name_of(object));
+        let object: DynamicObject = serde_json::from_value(object.clone()).context("reading the manifest")?;
+        let params = PostParams { dry_run: mode.is_dry_run(), field_manager: Some(FIELD_MANAGER.to_owned()) };
+        let created = self.api::<K>().create(&params, &object).await;
+        object_to_json(&created.map_err(|error| explain_request_error(&attempt, &error))?)
+    }
+
     /// Patches an object, and returns the result.
     ///
     /// # Errors
@@ -176,6 +188,23 @@ impl UserClusterClient {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(error) => Err(explain_request_error(&self.attempt_of_kind("get", kind, name), &error)),
         }
+    }
+
+    /// Lists the objects of such a kind in the namespace.
+    ///
+    /// # Errors
+    /// The request failed, also because the cluster does not serve the kind.
+    pub(crate) async fn list_of_kind(&self, kind: ObjectKind) -> Result<Vec<Value>> {
+        let listed = self.api_of_kind(kind).list(&ListParams::default()).await;
+        let attempt = || self.attempt_of_kind("list", kind, "");
+        let listed = listed.map_err(|error| explain_request_error(&attempt(), &error))?;
+        let with_kind = |object: &DynamicObject| {
+            let mut object = object_to_json(object)?;
+            object["apiVersion"] = kind.api_version.into();
+            object["kind"] = kind.kind.into();
+            Ok(object)
+        };
+        listed.items.iter().map(with_kind).collect()
     }
 
     /// Patches an object of such a kind.

@@ -3,6 +3,8 @@
 pub(crate) mod adopt;
 pub(crate) mod claim;
 pub(crate) mod completion;
+pub(crate) mod convert;
+pub(crate) mod create;
 pub(crate) mod dashboard;
 pub(crate) mod doctor;
 pub(crate) mod list;

@@ -10,8 +10,8 @@
 //!
 //! # Layers
 //!
-//! From the lowest: `connection`, `dry_run`, `jsonpath`, `age`, `visible`, `screen`, `table`, `exit`,
-//! `explain`; `format`, `client_config`; `cluster`; `resources`; `pool`, `leader`, `shown`; `phase`;
+//! From the lowest: `connection`, `dry_run`, `jsonpath`, `parameter`, `age`, `visible`, `screen`, `table`,
+//! `exit`, `explain`; `format`, `client_config`; `cluster`; `resources`; `pool`, `leader`, `shown`; `phase`;
 //! `observation`, `candidates`, `installation`, `subresource`; `arguments`; `output`; the commands; `run`.
 
 mod age;
@@ -30,6 +30,7 @@ mod jsonpath;
 mod leader;
 mod observation;
 mod output;
+mod parameter;
 mod phase;
 mod pool;
 mod resources;

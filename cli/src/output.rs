@@ -67,6 +67,18 @@ pub(crate) fn print_note(text: &str) {
     let _ = anstream::stderr().write_all(note.as_bytes());
 }
 
+/// Prints objects as the documents of one file.
+///
+/// # Errors
+/// As [`print_output`].
+pub(crate) fn print_yaml_documents(objects: &[impl Serialize]) -> Result<()> {
+    for (at, object) in objects.iter().enumerate() {
+        let separator = if at == 0 { "" } else { "---\n" };
+        write_bytes(&format!("{separator}{}", serde_yaml_ng::to_string(object).context("writing YAML")?))?;
+    }
+    Ok(())
+}
+
 fn write_bytes(text: &str) -> Result<()> {
     let mut out = anstream::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("writing the output")

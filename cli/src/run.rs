@@ -12,8 +12,8 @@ use vmpool_runtime::Env;
 use crate::arguments::{Arguments, Command};
 use crate::cluster::UserClusterClient;
 use crate::commands::{
-    adopt, claim, completion, dashboard, doctor, list, plan, protect, remove, report, restart, revisions,
-    scale, status, version,
+    adopt, claim, completion, convert, create, dashboard, doctor, list, plan, protect, remove, report,
+    restart, revisions, scale, status, version,
 };
 use crate::exit::exit_code_of;
 use crate::explain::describe_chain;
@@ -94,6 +94,8 @@ async fn run_command(arguments: Arguments) -> Result<()> {
         Command::Release(arguments) => on!(arguments, claim::release_machine),
         Command::Adopt(arguments) => on!(arguments, adopt::adopt_pool_objects),
         Command::AdoptImage(arguments) => adopt::image::adopt_image_objects(&cluster, &arguments).await,
+        Command::ConvertImages(arguments) => convert::print_converted_images(&cluster, &arguments).await,
+        Command::Create(arguments) => create::create_pool(&cluster, &arguments).await,
         Command::Doctor(arguments) => doctor::print_check_findings(&cluster, &arguments).await,
         Command::Report(arguments) => report::write_report(&cluster, connection.platform, &arguments).await,
         Command::Dashboard(arguments) => {

@@ -89,8 +89,9 @@ fn review_wrapper(
         Err(error) => return Ok(ReviewAnswer::malformed(error.to_string()).into()),
     };
     let found = admission::review_wrapper(&request.namespace, old.as_ref(), &new, allowed, reads)?;
+    let warning = admission::review_wrapper_passwords(old.as_ref(), &new);
     Ok(match found {
-        Ok(findings) => answer_for_findings(findings).into(),
+        Ok(findings) => (answer_for_findings(findings), finding_warnings(warning)),
         Err(error) => ReviewAnswer::undecided(&error.to_string()).into(),
     })
 }

@@ -18,6 +18,45 @@ api_enum! {
         Registry = "registry",
         /// No source: an empty disk.
         Blank = "blank",
+        /// An object in Google Cloud Storage.
+        Gcs = "gcs",
+        /// A PersistentVolumeClaim of the namespace of the image.
+        Pvc = "pvc",
+        /// A VolumeSnapshot of the namespace of the image.
+        Snapshot = "snapshot",
+        /// A user sends the data.
+        Upload = "upload",
+    }
+}
+
+api_enum! {
+    /// `spec.pullMethod` of an image: what downloads a container image.
+    PullMethod ("pull method") {
+        /// A Pod of CDI.
+        Pod = "pod",
+        /// The container runtime of a node.
+        Node = "node",
+    }
+}
+
+impl SourceType {
+    /// Whether the data is downloaded from a URL.
+    #[must_use]
+    pub const fn has_url(self) -> bool {
+        match self {
+            Self::S3 | Self::Http | Self::Registry | Self::Gcs => true,
+            Self::Blank | Self::Pvc | Self::Snapshot | Self::Upload => false,
+        }
+    }
+
+    /// Whether the data is cloned from an object of the namespace of the image, which `spec.sourceName`
+    /// names.
+    #[must_use]
+    pub const fn has_source_name(self) -> bool {
+        match self {
+            Self::Pvc | Self::Snapshot => true,
+            Self::S3 | Self::Http | Self::Registry | Self::Gcs | Self::Blank | Self::Upload => false,
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use vmpool_api::diskimage::{VmDiskImage, VmDiskImageGrant, values::SourceType};
 pub use finding::{AdmissionFinding, FindingSeverity, ImageRule};
 pub use reads::FactReadError;
 pub use references::review_references;
-pub use wrapper::review_wrapper;
+pub use wrapper::{review_wrapper, review_wrapper_passwords};
 
 use crate::source::{SourceUrl, check_source_url};
 

@@ -218,12 +218,14 @@ pub struct ProposedImage<'a> {
     pub source: SourceType,
     /// The URL, if it has one.
     pub url: Option<&'a str>,
-    /// The Secret, if it names one.
-    pub secret: Option<&'a str>,
+    /// The Secrets that it names.
+    pub secrets: Vec<&'a str>,
     /// The StorageClass, if it names one.
     pub storage_class: Option<&'a str>,
     /// The size of the disk.
     pub disk_size: &'a Quantity,
+    /// The first field with a value that no grant can permit.
+    pub ungrantable: Option<&'static str>,
 }
 
 /// Why a wrapper may not create an image.
@@ -241,12 +243,19 @@ pub enum ImageCreationRefusal {
          and diskSize must all be permitted by one grant"
     )]
     NoGrant(String),
+    /// The image has a field that grants do not limit.
+    #[error(
+        "{0} is possible only in an image that its own namespace creates, because no VMDiskImageGrant can permit it; ask the \
+         owner of that namespace to create the image"
+    )]
+    Ungrantable(&'static str),
 }
 
 /// Whether a wrapper of this namespace may create an image.
 ///
 /// # Errors
-/// If the URL is refused everywhere, or if no single grant permits the creation with all four limits.
+/// If the URL is refused everywhere, if a field has a value that no grant can permit, or if no single grant
+/// permits the creation with all four limits.
 pub fn may_create(
     grants: &[Grant],
     image: &ObjectKey,
@@ -259,6 +268,9 @@ pub fn may_create(
     }
     if image.namespace == origin.namespace {
         return Ok(());
+    }
+    if let Some(field) = proposed.ungrantable {
+        return Err(ImageCreationRefusal::Ungrantable(field));
     }
     let permits = |grant: &Grant| {
         grant.covers(image, origin, &[GrantKind::VirtualMachine])
@@ -289,7 +301,7 @@ impl ImageCreationGrant {
             Some(Some(limit)) => proposed.disk_size.compare(limit).is_ok_and(Ordering::is_le),
         };
         url && size
-            && contains(&self.secrets, proposed.secret)
+            && proposed.secrets.iter().all(|secret| contains(&self.secrets, Some(secret)))
             && contains(&self.storage_classes, proposed.storage_class)
     }
 }

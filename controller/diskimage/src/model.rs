@@ -30,12 +30,22 @@ pub struct DiskImage {
     pub retry: Option<String>,
     /// `spec.ttlAfterUnreferenced`. None also if it cannot be read: the image is then kept.
     pub ttl: Option<Duration>,
-    /// Whether its disk is empty, so that nothing is transferred and its import needs no place in the queue.
+    /// Whether its disk is empty, so that nothing is transferred.
     pub blank: bool,
+    /// Whether a user sends the data, at any time.
+    pub upload: bool,
     /// Why the spec cannot be imported, if it cannot.
     pub invalid: Option<String>,
     /// The stored status.
     pub status: DiskImageStatus,
+}
+
+impl DiskImage {
+    /// Whether its import needs a place in the queue. An import that transfers nothing, or that waits for a
+    /// user, keeps no other image waiting.
+    pub fn needs_queue_place(&self) -> bool {
+        !self.blank && !self.upload
+    }
 }
 
 /// An object with the name of the image.

@@ -196,18 +196,31 @@ fn data_volume_source(image: &VmDiskImage) -> Value {
     let spec = &image.spec;
     // The schema refuses other types, and an image of such a type is not imported.
     let kind = spec.source_type.parse().unwrap_or(SourceType::Blank);
-    if kind == SourceType::Blank {
-        return json!({ "blank": {} });
-    }
-    let mut source = Map::new();
-    let fields =
-        [("url", &spec.url), ("secretRef", &spec.secret_ref), ("certConfigMap", &spec.cert_config_map)];
-    for (field, value) in fields.into_iter().chain([("checksum", &spec.checksum)]) {
-        if let Some(value) = value.as_ref().filter(|_| field != "checksum" || kind == SourceType::Http) {
-            source.insert(field.to_owned(), json!(value));
+    let mut fields = match kind {
+        SourceType::Blank | SourceType::Upload | SourceType::Gcs => json!({}),
+        // Never another namespace: CDI would ask only whether the controller may clone from there.
+        SourceType::Pvc | SourceType::Snapshot => {
+            json!({ "namespace": image.metadata.namespace, "name": spec.source_name })
         }
+        SourceType::S3 => json!({ "certConfigMap": spec.cert_config_map }),
+        SourceType::Registry => {
+            json!({ "certConfigMap": spec.cert_config_map, "pullMethod": spec.pull_method })
+        }
+        SourceType::Http => json!({
+            "certConfigMap": spec.cert_config_map,
+            "checksum": spec.checksum,
+            "extraHeaders": spec.extra_headers,
+            "insecureSkipVerify": spec.insecure_skip_verify,
+            "secretExtraHeaders": spec.secret_extra_headers,
+        }),
+    };
+    if kind.has_url() {
+        fields["url"] = json!(spec.url);
+        fields["secretRef"] = json!(spec.secret_ref);
     }
-    json!({ kind.to_string(): source })
+    let mut fields = fields.as_object().cloned().unwrap_or_default();
+    fields.retain(|_, value| !value.is_null());
+    json!({ kind.to_string(): fields })
 }
 
 /// The snapshot of the claim.

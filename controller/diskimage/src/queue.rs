@@ -181,7 +181,7 @@ impl ImportQueue {
 /// The place of an image with this status, whose place was `former`.
 fn place_of(image: &DiskImage, former: Option<QueueEntryState>) -> Option<QueueEntryState> {
     let status = &image.status;
-    if image.blank {
+    if !image.needs_queue_place() {
         return None;
     }
     // The deletion of an image, and a conflict of names, replace the reason, and its import continues.

@@ -9,6 +9,7 @@ use vmpool_api::diskimage::values::SourceType;
 
 use local_host::is_local;
 
+pub mod headers;
 mod local_host;
 #[cfg(test)]
 mod tests;
@@ -116,7 +117,8 @@ pub fn check_source_url(source: SourceType, text: &str, allowed: &[SourceUrl]) -
     let (schemes, shown): (&[&str], _) = match source {
         SourceType::S3 | SourceType::Http => (&["http", "https"], "http:// or https://"),
         SourceType::Registry => (&["docker"], "docker:// or oci-archive:"),
-        SourceType::Blank => return Ok(()),
+        SourceType::Gcs => (&["gs", "https"], "gs:// or https://"),
+        SourceType::Blank | SourceType::Pvc | SourceType::Snapshot | SourceType::Upload => return Ok(()),
     };
     if source == SourceType::Registry && text.starts_with("oci-archive:") {
         // A file in the importer, so no network is involved.

@@ -31,6 +31,7 @@ pub(crate) fn image_without_status() -> DiskImage {
         retry: None,
         ttl: None,
         blank: false,
+        upload: false,
         invalid: None,
         status: DiskImageStatus::default(),
     }

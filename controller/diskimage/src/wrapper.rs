@@ -15,6 +15,8 @@
 //!
 //! Each side writes before it reads. So at least one of them sees the other one.
 
+mod fields;
+mod guest;
 pub mod objects;
 pub mod status;
 #[cfg(test)]

@@ -115,7 +115,8 @@ fn import_start_decision(context: &ImageContext, image: &DiskImage) -> QueueDeci
     imports.observe(image);
     let is_queued = image.status.phase == Some(ImagePhase::Queued) && !image.deleting;
     if is_queued
-        && (image.blank || imports.admit_import(&image.key, context.settings.limits.import_concurrency()))
+        && (!image.needs_queue_place()
+            || imports.admit_import(&image.key, context.settings.limits.import_concurrency()))
     {
         QueueDecision::MayStart
     } else if is_queued && imports.is_waiting(&image.key) {

@@ -76,6 +76,14 @@ words!(
         Registry => "registry",
         /// An empty disk.
         Blank => "blank",
+        /// An object in Google Cloud Storage.
+        Gcs => "gcs",
+        /// A PersistentVolumeClaim.
+        Pvc => "pvc",
+        /// A VolumeSnapshot.
+        Snapshot => "snapshot",
+        /// A user sends the data.
+        Upload => "upload",
         /// A source that this version does not know.
         Unknown => "unknown",
     }
@@ -111,6 +119,10 @@ impl SourceLabel {
             Ok(SourceType::Http) => Self::Http,
             Ok(SourceType::Registry) => Self::Registry,
             Ok(SourceType::Blank) => Self::Blank,
+            Ok(SourceType::Gcs) => Self::Gcs,
+            Ok(SourceType::Pvc) => Self::Pvc,
+            Ok(SourceType::Snapshot) => Self::Snapshot,
+            Ok(SourceType::Upload) => Self::Upload,
             Err(_) => Self::Unknown,
         }
     }

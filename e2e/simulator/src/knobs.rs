@@ -14,7 +14,7 @@ use std::{
 /// Prefix of the simulator's labels and annotations.
 pub const PREFIX: &str = "simulator.vmpool.dev/";
 /// The simulator's annotations that are records, not knobs (without [`PREFIX`]).
-pub const BOOKKEEPING: &[&str] = &["mount-log", "bumped", "content", "import-failure"];
+pub const BOOKKEEPING: &[&str] = &["mount-log", "bumped", "content", "import-failure", "uploaded"];
 /// Name of the ConfigMap with a namespace's defaults.
 pub const CONFIG_MAP: &str = "simulator-knobs";
 

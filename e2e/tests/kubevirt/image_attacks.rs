@@ -115,6 +115,28 @@ fn creations() -> Vec<Attack> {
         create("an expensive StorageClass", json!({ "storageClass": "gold" }), "rule V4"),
         create("a disk that is too large", json!({ "diskSize": "6Gi" }), "rule V4"),
         create(
+            "a private claim of the owner",
+            json!({ "sourceType": "pvc", "url": null, "sourceName": "private" }),
+            "rule V4",
+        ),
+        create(
+            "a private snapshot of the owner",
+            json!({ "sourceType": "snapshot", "url": null, "sourceName": "private" }),
+            "rule V4",
+        ),
+        create("a server without a certificate", json!({ "insecureSkipVerify": true }), "rule V4"),
+        create("headers for the server of the owner", json!({ "extraHeaders": ["X-Path: a"] }), "rule V4"),
+        create(
+            "a Secret of the owner as headers",
+            json!({ "secretExtraHeaders": ["credentials"] }),
+            "rule V4",
+        ),
+        create(
+            "another host in a header",
+            json!({ "extraHeaders": ["Host: internal.example"] }),
+            "changes which server",
+        ),
+        create(
             "an internal address through the owner's importer",
             json!({ "url": "http://169.254.169.254/" }),
             "link-local",

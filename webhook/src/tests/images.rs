@@ -229,6 +229,28 @@ async fn a_wrapper_creates_only_what_one_grant_permits() {
 }
 
 #[tokio::test]
+async fn no_grant_permits_a_wrapper_to_copy_a_claim_of_the_owner() {
+    let world = World::certified();
+    let create = json!({ "allowed": true, "urlPrefixes": ["https://mirror.example.com/"] });
+    world.grant(&json!({ "from": [{ "namespace": "team-a" }], "create": create }));
+    let template = json!({ "sourceType": "pvc", "sourceName": "private", "diskSize": "1Gi" });
+    let response = world.creates(WRAPPER_PATH, &with(wrapper(), "/spec/vmDiskImageTemplate", template)).await;
+    assert!(message(&response).contains("(rule V4)"), "{response}");
+}
+
+#[tokio::test]
+async fn a_password_in_clear_text_warns_without_the_password() {
+    let world = World::certified();
+    world.image(false);
+    world.grant(&json!({ "from": [{ "namespace": "team-a" }] }));
+    let users = json!([{ "name": "demo", "plain_text_passwd": "hunter2" }]);
+    let response = world.creates(WRAPPER_PATH, &with(wrapper(), "/spec/users", users)).await;
+    assert_eq!(response["allowed"], true, "{response}");
+    let warning = response["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("(rule V8)") && !response.to_string().contains("hunter2"), "{response}");
+}
+
+#[tokio::test]
 async fn a_client_without_certificate_finds_out_nothing() {
     let world = World::of_images(Callers::Any, &[]);
     world.image(true);

@@ -25,6 +25,7 @@ fn names<T: ToString>(all: &[T]) -> Vec<String> {
     "spec.vmDiskImageTemplate.sourceType",
     names(SourceType::ALL)
 )]
+#[case::pull_method("VMDiskImage", "spec.pullMethod", names(PullMethod::ALL))]
 #[case::image("VMDiskImage", "status.phase", names(ImagePhase::ALL))]
 #[case::mode("VirtualMachine", "spec.mode", names(Mode::ALL))]
 #[case::wrapper("VirtualMachine", "status.phase", names(WrapperPhase::ALL))]
@@ -39,7 +40,10 @@ fn the_enums_have_the_values_of_the_schema(
 #[rstest]
 #[case("s3", Ok(SourceType::S3))]
 #[case("blank", Ok(SourceType::Blank))]
-#[case("S3", Err("\"S3\" is not a source type; known are s3, http, registry, blank"))]
+#[case(
+    "S3",
+    Err("\"S3\" is not a source type; known are s3, http, registry, blank, gcs, pvc, snapshot, upload")
+)]
 fn a_source_type_is_read_by_its_text(#[case] text: &str, #[case] expected: Result<SourceType, &str>) {
     let read = text.parse::<SourceType>().map_err(|error| error.to_string());
     assert_eq!(read, expected.map_err(str::to_owned));

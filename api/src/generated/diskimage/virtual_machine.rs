@@ -29,12 +29,18 @@ pub struct VirtualMachineSpec {
     /// Name of the disk and its volume in the machine. The default is root.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "diskName")]
     pub disk_name: Option<String>,
+    /// All network interfaces of the machine, in their order. Each is a bridge to a network of Multus. The template then has no networks, interfaces and cloud-init volume of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interfaces: Option<Vec<VirtualMachineInterfaces>>,
     /// Whether the controller creates a missing image. The default is CreateIfNotExist with a vmDiskImageTemplate, and FailIfNotExist without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
     /// Sizes of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<VirtualMachineResources>,
+    /// Users that cloud-init creates in the guest when it starts for the first time, with the field names of cloud-init. The template then has no cloud-init volume of its own. All users who may read the wrapper can read the passwords.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<Vec<VirtualMachineUsers>>,
     /// The KubeVirt machine.
     #[serde(rename = "virtualMachineTemplate")]
     pub virtual_machine_template: VirtualMachineVirtualMachineTemplate,
@@ -44,6 +50,16 @@ pub struct VirtualMachineSpec {
     /// The image that the controller creates if it does not exist. An image that exists is not changed.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "vmDiskImageTemplate")]
     pub vm_disk_image_template: Option<VirtualMachineVmDiskImageTemplate>,
+}
+
+/// A network interface.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachineInterfaces {
+    /// The address of the interface and the length of its prefix, for example 10.10.0.161/24. The default is an address of DHCP.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "ipAddress")]
+    pub ip_address: Option<String>,
+    /// Name of a NetworkAttachmentDefinition, or its namespace and name with a slash between them.
+    pub network: String,
 }
 
 /// Sizes of the machine.
@@ -58,6 +74,31 @@ pub struct VirtualMachineResources {
     /// Memory of the guest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Quantity>,
+}
+
+/// A user of the guest.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachineUsers {
+    /// Further groups of the user, separated by commas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<String>,
+    /// The hash of the password, as in the file /etc/shadow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hashed_passwd: Option<String>,
+    /// Whether the user cannot log in with a password. The default of cloud-init is true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock_passwd: Option<bool>,
+    /// Name of the user.
+    pub name: String,
+    /// The password in clear text. Use ssh_authorized_keys or hashed_passwd instead, because the wrapper and the machine show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plain_text_passwd: Option<String>,
+    /// Public keys with which the user can log in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssh_authorized_keys: Option<Vec<String>>,
+    /// The rule for sudo, for example ALL=(ALL) NOPASSWD:ALL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sudo: Option<String>,
 }
 
 /// The KubeVirt machine.
@@ -103,19 +144,34 @@ pub struct VirtualMachineVmDiskImageTemplate {
     /// Size of the disk. It must not be smaller than the data.
     #[serde(rename = "diskSize")]
     pub disk_size: Quantity,
+    /// Headers of the requests for the data, for example "X-Mirror: eu". All users who may read the image can read them, so they must not contain credentials. Only for the source type http.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "extraHeaders")]
+    pub extra_headers: Option<Vec<String>>,
+    /// Whether CDI accepts every certificate of the server, so that another server can take its place. Use certConfigMap instead where you can, and set a checksum. Only for the source type http. CDI supports it since version 1.66.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "insecureSkipVerify")]
+    pub insecure_skip_verify: Option<bool>,
     /// Labels of the created image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeMap<String, String>>,
     /// A name for users, for example in a catalogue. It has no effect. The default is the name of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Name of a Secret in the namespace of the image, with the keys accessKeyId and secretKey. To rotate the credentials, edit the Secret.
+    /// Whether a Pod of CDI downloads the container image, or the container runtime of a node pulls it with the credentials and the cache of the node. The default is pod. Only for the source type registry.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "pullMethod")]
+    pub pull_method: Option<String>,
+    /// Names of Secrets in the namespace of the image. Each value in them is one header of the requests for the data, for example "X-Auth-Token: 12345". Only for the source type http.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "secretExtraHeaders")]
+    pub secret_extra_headers: Option<Vec<String>>,
+    /// Name of a Secret in the namespace of the image, with the keys that CDI expects for the source type: accessKeyId and secretKey, or for gcs the key of a service account. To rotate the credentials, edit the Secret.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "secretRef")]
     pub secret_ref: Option<String>,
     /// The VolumeSnapshotClass of the snapshot. The default is the default class of the storage driver.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "snapshotClass")]
     pub snapshot_class: Option<String>,
-    /// Kind of the source. An image of the type blank is an empty disk.
+    /// Name of the PersistentVolumeClaim or the VolumeSnapshot that is cloned, in the namespace of the image. Required for the source types pvc and snapshot, and only for them.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "sourceName")]
+    pub source_name: Option<String>,
+    /// Kind of the source. An image of the type blank is an empty disk. The types pvc and snapshot clone an object of the namespace of the image. With upload, a user sends the data.
     #[serde(rename = "sourceType")]
     pub source_type: String,
     /// The StorageClass of the disk. The default is the default class of the cluster.
@@ -124,7 +180,7 @@ pub struct VirtualMachineVmDiskImageTemplate {
     /// How long the controller keeps the image after its last reference is gone, for example 24h or 90m, at least 60s. There is no unit for days. If it is absent, the controller never removes the image.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "ttlAfterUnreferenced")]
     pub ttl_after_unreferenced: Option<String>,
-    /// Where the data comes from. It begins with http:// or https:// for the source types s3 and http, and with docker:// or oci-archive: for registry. Required unless sourceType is blank.
+    /// Where the data comes from. It begins with http:// or https:// for the source types s3 and http, with gs:// or https:// for gcs, and with docker:// or oci-archive: for registry. Required for these source types.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }

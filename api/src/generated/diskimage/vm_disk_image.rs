@@ -34,16 +34,31 @@ pub struct VmDiskImageSpec {
     /// Size of the disk. It must not be smaller than the data.
     #[serde(rename = "diskSize")]
     pub disk_size: Quantity,
+    /// Headers of the requests for the data, for example "X-Mirror: eu". All users who may read the image can read them, so they must not contain credentials. Only for the source type http.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "extraHeaders")]
+    pub extra_headers: Option<Vec<String>>,
+    /// Whether CDI accepts every certificate of the server, so that another server can take its place. Use certConfigMap instead where you can, and set a checksum. Only for the source type http. CDI supports it since version 1.66.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "insecureSkipVerify")]
+    pub insecure_skip_verify: Option<bool>,
     /// A name for users, for example in a catalogue. It has no effect. The default is the name of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Name of a Secret in the namespace of the image, with the keys accessKeyId and secretKey. To rotate the credentials, edit the Secret.
+    /// Whether a Pod of CDI downloads the container image, or the container runtime of a node pulls it with the credentials and the cache of the node. The default is pod. Only for the source type registry.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "pullMethod")]
+    pub pull_method: Option<String>,
+    /// Names of Secrets in the namespace of the image. Each value in them is one header of the requests for the data, for example "X-Auth-Token: 12345". Only for the source type http.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "secretExtraHeaders")]
+    pub secret_extra_headers: Option<Vec<String>>,
+    /// Name of a Secret in the namespace of the image, with the keys that CDI expects for the source type: accessKeyId and secretKey, or for gcs the key of a service account. To rotate the credentials, edit the Secret.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "secretRef")]
     pub secret_ref: Option<String>,
     /// The VolumeSnapshotClass of the snapshot. The default is the default class of the storage driver.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "snapshotClass")]
     pub snapshot_class: Option<String>,
-    /// Kind of the source. An image of the type blank is an empty disk.
+    /// Name of the PersistentVolumeClaim or the VolumeSnapshot that is cloned, in the namespace of the image. Required for the source types pvc and snapshot, and only for them.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "sourceName")]
+    pub source_name: Option<String>,
+    /// Kind of the source. An image of the type blank is an empty disk. The types pvc and snapshot clone an object of the namespace of the image. With upload, a user sends the data.
     #[serde(rename = "sourceType")]
     pub source_type: String,
     /// The StorageClass of the disk. The default is the default class of the cluster.
@@ -52,7 +67,7 @@ pub struct VmDiskImageSpec {
     /// How long the controller keeps the image after its last reference is gone, for example 24h or 90m, at least 60s. There is no unit for days. If it is absent, the controller never removes the image.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "ttlAfterUnreferenced")]
     pub ttl_after_unreferenced: Option<String>,
-    /// Where the data comes from. It begins with http:// or https:// for the source types s3 and http, and with docker:// or oci-archive: for registry. Required unless sourceType is blank.
+    /// Where the data comes from. It begins with http:// or https:// for the source types s3 and http, with gs:// or https:// for gcs, and with docker:// or oci-archive: for registry. Required for these source types.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }

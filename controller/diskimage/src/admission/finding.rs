@@ -49,6 +49,7 @@ rules! {
     Terminating "V5" Forbidden "A new reference does not name an image that is being deleted";
     DiskSize "V6" Invalid "The disk of a machine is not smaller than its image";
     Deletion "V7" Warning "No object uses an image that is deleted";
+    Password "V8" Warning "A wrapper contains no password in clear text";
 }
 
 /// A broken rule.

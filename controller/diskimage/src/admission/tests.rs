@@ -172,6 +172,31 @@ fn the_disk_of_a_wrapper(#[case] size: &str, #[case] broken: &[&str]) {
 #[case::the_secret(json!({"secretRef": "s"}), json!({"urlPrefixes": ["https://mirror.example.com/"]}), &["V4"])]
 #[case::the_class(json!({"storageClass": "gold"}), json!({"urlPrefixes": ["https://mirror.example.com/"]}), &["V4"])]
 #[case::the_size(json!({}), json!({"urlPrefixes": ["https://mirror.example.com/"], "maxDiskSize": "1Gi"}), &["V4"])]
+#[case::the_secret_with_headers(
+    json!({"secretExtraHeaders": ["s"]}), json!({"urlPrefixes": ["https://mirror.example.com/"]}), &["V4"])]
+#[case::a_permitted_secret_with_headers(
+    json!({"secretExtraHeaders": ["s"]}),
+    json!({"urlPrefixes": ["https://mirror.example.com/"], "secretRefs": ["s"]}), &[])]
+#[case::any_server(
+    json!({"insecureSkipVerify": true}), json!({"urlPrefixes": ["https://mirror.example.com/"]}), &["V4"])]
+#[case::verification(
+    json!({"insecureSkipVerify": false}), json!({"urlPrefixes": ["https://mirror.example.com/"]}), &[])]
+#[case::headers(
+    json!({"extraHeaders": ["X-Mirror: eu"]}), json!({"urlPrefixes": ["https://mirror.example.com/"]}), &["V4"])]
+#[case::a_claim_of_the_owner(
+    json!({"sourceType": "pvc", "url": null, "sourceName": "private"}),
+    json!({"urlPrefixes": ["https://mirror.example.com/"]}), &["V4"])]
+#[case::a_snapshot_of_the_owner(
+    json!({"sourceType": "snapshot", "url": null, "sourceName": "private"}),
+    json!({"urlPrefixes": ["https://mirror.example.com/"]}), &["V4"])]
+#[case::an_upload(
+    json!({"sourceType": "upload", "url": null}), json!({"urlPrefixes": ["https://mirror.example.com/"]}), &["V4"])]
+#[case::the_credentials_of_a_node(
+    json!({"sourceType": "registry", "url": "docker://mirror.example.com/pub/a", "pullMethod": "node"}),
+    json!({"urlPrefixes": ["docker://mirror.example.com/pub"]}), &["V4"])]
+#[case::a_registry(
+    json!({"sourceType": "registry", "url": "docker://mirror.example.com/pub/a", "pullMethod": "pod"}),
+    json!({"urlPrefixes": ["docker://mirror.example.com/pub"]}), &[])]
 fn a_wrapper_creates_only_what_a_grant_permits(
     #[case] change: Value,
     #[case] create: Value,
@@ -211,6 +236,17 @@ fn a_changed_template_is_reviewed_again() {
     assert_eq!(rules(&refused), ["V1"]);
     let other = a_wrapper(&template(&json!({"secretRef": "s"})));
     assert!(begin_wrapper_review("team-a", Some(&old), &other, &[]).unwrap().is_some());
+}
+
+#[test]
+fn a_password_in_clear_text_warns_without_the_password() {
+    let user = |field: &str| a_wrapper(&json!({"users": [{"name": "a"}, {"name": "b", field: "hunter2"}]}));
+    let wrapper = user("plain_text_passwd");
+    let warning = review_wrapper_passwords(None, &wrapper).unwrap();
+    assert_eq!((warning.rule.id(), &*warning.field), ("V8", "spec.users[1].plain_text_passwd"));
+    assert!(!format!("{warning:?}").contains("hunter2"));
+    assert!(review_wrapper_passwords(Some(&wrapper), &wrapper).is_none(), "an unrelated update");
+    assert!(review_wrapper_passwords(None, &user("hashed_passwd")).is_none());
 }
 
 #[test]

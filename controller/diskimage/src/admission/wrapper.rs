@@ -10,8 +10,9 @@ use vmpool_decision::{AdmissionRead, AdmissionReads, Step};
 use super::finding::{AdmissionFinding, ImageRule};
 use super::reads::{FactReadError, FoundImage, find_grants, find_image, find_namespace_labels};
 use super::review_image_url;
-use crate::grants::{Grant, ProposedImage, ReferrerNamespace, may_create, may_refer};
+use crate::grants::{Grant, ReferrerNamespace, may_create, may_refer};
 use crate::model::{ObjectKey, ReferrerKind};
+use crate::read::wrapper::read_proposed_image;
 use crate::source::SourceUrl;
 
 /// What must be read to review a wrapper.
@@ -85,6 +86,22 @@ pub(super) fn begin_wrapper_review<'a>(
     let reference = &new.spec.vm_disk_image_ref;
     let image = ObjectKey::new(reference.namespace.as_deref().unwrap_or(namespace), &reference.name);
     Ok(Some(WrapperReview { image, namespace, wrapper: new, is_new: old.is_none(), allowed }))
+}
+
+/// Warns about passwords in clear text. They are in the API of wrappers, and all readers see them.
+pub fn review_wrapper_passwords(
+    old: Option<&VirtualMachine>,
+    new: &VirtualMachine,
+) -> Option<AdmissionFinding> {
+    let unchanged = old.is_some_and(|old| old.spec.users == new.spec.users);
+    let mut users = new.spec.users.iter().flatten();
+    let at = users.position(|user| user.plain_text_passwd.is_some()).filter(|_| !unchanged)?;
+    Some(AdmissionFinding::new(
+        ImageRule::Password,
+        &format!("spec.users[{at}].plain_text_passwd"),
+        "all users who may read the wrapper or the machine can read the password".to_owned(),
+        "use ssh_authorized_keys, hashed_passwd, or a cloud-init volume with a Secret",
+    ))
 }
 
 impl WrapperReview<'_> {
@@ -178,16 +195,8 @@ impl WrapperReview<'_> {
     fn creation(&self, facts: &WrapperReviewFacts, origin: ReferrerNamespace<'_>) -> Vec<AdmissionFinding> {
         let spec = &self.wrapper.spec;
         let creates = spec.mode.as_deref() != Some(&Mode::FailIfNotExist.to_string());
-        let Some(template) = spec.vm_disk_image_template.as_ref().filter(|_| creates) else {
+        let Some(proposed) = read_proposed_image(self.wrapper).filter(|_| creates) else {
             return Vec::new();
-        };
-        let Ok(source) = template.source_type.parse() else { return Vec::new() };
-        let proposed = ProposedImage {
-            source,
-            url: template.url.as_deref(),
-            secret: template.secret_ref.as_deref(),
-            storage_class: template.storage_class.as_deref(),
-            disk_size: &template.disk_size,
         };
         let refused = may_create(&facts.grants, &self.image, origin, &proposed, self.allowed).err();
         let finding = refused.map(|refused| {

@@ -99,9 +99,10 @@ fn create(
     let proposed = ProposedImage {
         source: SourceType::Http,
         url: Some(url),
-        secret: Some(secret).filter(|secret| !secret.is_empty()),
+        secrets: Some(secret).filter(|secret| !secret.is_empty()).into_iter().collect(),
         storage_class: Some(class).filter(|class| !class.is_empty()),
         disk_size: &size,
+        ungrantable: None,
     };
     may_create(grants, &image(), ReferrerNamespace { namespace, labels: Some(&labels) }, &proposed, &[])
 }

@@ -43,6 +43,29 @@ fn copied() -> Vec<String> {
     json!({ "registry": { "url": "docker://h/a", "certConfigMap": "c" } })
 )]
 #[case::blank(image(&json!({ "sourceType": "blank", "diskSize": "1Gi" })), json!({ "blank": {} }))]
+#[case::options_of_http(
+    image(&json!({ "sourceType": "http", "url": "https://h/a", "diskSize": "1Gi", "insecureSkipVerify": true,
+        "extraHeaders": ["X-Mirror: eu"], "secretExtraHeaders": ["token"] })),
+    json!({ "http": { "url": "https://h/a", "insecureSkipVerify": true, "extraHeaders": ["X-Mirror: eu"],
+        "secretExtraHeaders": ["token"] } })
+)]
+#[case::a_registry_by_a_node(
+    image(&json!({ "sourceType": "registry", "url": "docker://h/a", "diskSize": "1Gi", "pullMethod": "node" })),
+    json!({ "registry": { "url": "docker://h/a", "pullMethod": "node" } })
+)]
+#[case::gcs(
+    image(&json!({ "sourceType": "gcs", "url": "gs://b/a", "diskSize": "1Gi", "secretRef": "s" })),
+    json!({ "gcs": { "url": "gs://b/a", "secretRef": "s" } })
+)]
+#[case::a_claim_of_its_namespace(
+    image(&json!({ "sourceType": "pvc", "sourceName": "golden", "diskSize": "1Gi" })),
+    json!({ "pvc": { "namespace": "images", "name": "golden" } })
+)]
+#[case::a_snapshot_of_its_namespace(
+    image(&json!({ "sourceType": "snapshot", "sourceName": "golden", "diskSize": "1Gi" })),
+    json!({ "snapshot": { "namespace": "images", "name": "golden" } })
+)]
+#[case::upload(image(&json!({ "sourceType": "upload", "diskSize": "1Gi" })), json!({ "upload": {} }))]
 fn each_source_type_has_its_source(#[case] image: VmDiskImage, #[case] source: Value) {
     assert_eq!(data_volume_object(&image, &[])["spec"]["source"], source);
 }

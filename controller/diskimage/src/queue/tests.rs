@@ -229,3 +229,11 @@ fn an_empty_disk_needs_no_place() {
     assert_eq!((queue.transferring(), queue.len()), (0, 1));
     assert!(queue.admit_import(&key("images", "c"), places(1)));
 }
+
+#[test]
+fn an_image_that_waits_for_an_upload_keeps_no_other_image_waiting() {
+    let upload = DiskImage { upload: true, ..image("a", ImagePhase::Syncing, DiskImageReason::Syncing, 1) };
+    let mut queue = queue(&[upload, waiting("b", 2)]);
+    assert_eq!((queue.transferring(), queue.len()), (0, 1));
+    assert!(queue.admit_import(&key("images", "b"), places(1)));
+}

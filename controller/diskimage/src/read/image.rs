@@ -12,6 +12,7 @@ use crate::limits;
 use crate::model::{
     DeletionBlocked, DiskImage, DiskImageStatus, ImageReference, ObjectKey, ReferenceCounts, ReferrerKind,
 };
+use crate::source::headers::check_extra_header;
 use crate::source::{SourceUrl, check_source_url};
 
 /// A stored image. `allowed` are the URLs at which the URL of an image must begin.
@@ -33,6 +34,7 @@ pub fn read_image(stored: &VmDiskImage, allowed: &[SourceUrl]) -> DiskImage {
             duration.to_std()
         }),
         blank: stored.spec.source_type == SourceType::Blank.to_string(),
+        upload: stored.spec.source_type == SourceType::Upload.to_string(),
         invalid: image_validation_error(stored, allowed),
         status: stored.status.as_ref().map(read_image_status).unwrap_or_default(),
     }
@@ -44,10 +46,28 @@ fn image_validation_error(stored: &VmDiskImage, allowed: &[SourceUrl]) -> Option
     let Ok(source) = spec.source_type.parse::<SourceType>() else {
         return Some(format!("the sourceType {} is unknown", spec.source_type));
     };
+    let mut headers = spec.extra_headers.iter().flatten();
+    if let Some(error) = headers.find_map(|header| check_extra_header(header).err()) {
+        return Some(error.to_string());
+    }
+    if source.has_source_name() {
+        return source_name_error(stored, source);
+    }
     match &spec.url {
         Some(url) => check_source_url(source, url, allowed).err().map(|error| error.to_string()),
-        None => (source != SourceType::Blank).then(|| format!("the sourceType {source} needs a url")),
+        None => source.has_url().then(|| format!("the sourceType {source} needs a url")),
     }
+}
+
+/// Why the object that an image names cannot be cloned. The objects of the image have its own name.
+fn source_name_error(stored: &VmDiskImage, source: SourceType) -> Option<String> {
+    let Some(name) = &stored.spec.source_name else {
+        return Some(format!("the sourceType {source} needs a sourceName"));
+    };
+    (stored.metadata.name.as_ref() == Some(name)).then(|| {
+        "sourceName is the name of the image, which its own objects need; create an image with another name"
+            .to_owned()
+    })
 }
 
 fn parse_stored_time(text: Option<&String>) -> Option<Timestamp> {
@@ -119,5 +139,41 @@ fn read_image_status(stored: &VmDiskImageStatus) -> DiskImageStatus {
             .map(|permitted| permitted.message.clone()),
         source_volume_lost: image_condition(stored, ImageConditionType::SourceVolumeHealthy)
             .map(|healthy| healthy.status == "False"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[rstest]
+    #[case::http(json!({"sourceType": "http", "url": "https://images.example.com/a"}), None)]
+    #[case::gcs(json!({"sourceType": "gcs", "url": "gs://bucket/a"}), None)]
+    #[case::upload(json!({"sourceType": "upload"}), None)]
+    #[case::a_claim(json!({"sourceType": "pvc", "sourceName": "golden"}), None)]
+    #[case::a_claim_without_a_name(json!({"sourceType": "pvc"}), Some("needs a sourceName"))]
+    #[case::its_own_snapshot(
+        json!({"sourceType": "snapshot", "sourceName": "debian"}), Some("the name of the image"))]
+    #[case::gcs_without_a_url(json!({"sourceType": "gcs"}), Some("needs a url"))]
+    #[case::a_bucket_that_is_a_metadata_service(
+        json!({"sourceType": "gcs", "url": "https://metadata.google.internal/a"}), Some("metadata address"))]
+    #[case::a_token_in_a_header(
+        json!({"sourceType": "http", "url": "https://images.example.com/a", "extraHeaders": ["X-Token: 1"]}),
+        Some("secretExtraHeaders"))]
+    fn an_image_is_imported_only_if_its_source_is_valid(#[case] spec: Value, #[case] problem: Option<&str>) {
+        let mut stored = json!({
+            "apiVersion": "vmpool.dev/v1alpha1", "kind": "VMDiskImage",
+            "metadata": {"name": "debian", "namespace": "images"}, "spec": spec,
+        });
+        stored["spec"]["diskSize"] = json!("1Gi");
+        let invalid = read_image(&serde_json::from_value(stored).unwrap(), &[]).invalid;
+        match (invalid, problem) {
+            (None, None) => {}
+            (Some(found), Some(expected)) => assert!(found.contains(expected), "{found}"),
+            (found, expected) => panic!("{found:?}, expected {expected:?}"),
+        }
     }
 }

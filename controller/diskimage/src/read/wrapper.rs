@@ -6,7 +6,7 @@ use serde_json::Value;
 use vmpool_api::OwnerIdentity;
 use vmpool_api::diskimage::annotations::APPLIED_TEMPLATE;
 use vmpool_api::diskimage::labels::WRAPPER_UID;
-use vmpool_api::diskimage::values::Mode;
+use vmpool_api::diskimage::values::{Mode, PullMethod, SourceType};
 use vmpool_api::diskimage::virtual_machine::VirtualMachineVmDiskImageTemplate;
 use vmpool_api::diskimage::{VirtualMachine, VmDiskImage};
 use vmpool_api::kubevirt::{self, values::RunStrategy};
@@ -60,19 +60,45 @@ fn read_template_fields(template: &VirtualMachineVmDiskImageTemplate) -> ImageTe
         secret_ref: template.secret_ref.clone(),
         cert_config_map: template.cert_config_map.clone(),
         checksum: template.checksum.clone(),
+        source_name: template.source_name.clone(),
+        pull_method: template.pull_method.clone(),
+        insecure_skip_verify: template.insecure_skip_verify,
+        extra_headers: template.extra_headers.clone(),
+        secret_extra_headers: template.secret_extra_headers.clone(),
     }
 }
 
 /// The image that a wrapper would create. `None` without a template, or if its kind of source is unknown.
 pub fn read_proposed_image(stored: &VirtualMachine) -> Option<ProposedImage<'_>> {
     let template = stored.spec.vm_disk_image_template.as_ref()?;
+    let source = template.source_type.parse().ok()?;
+    let secrets = template.secret_ref.iter().chain(template.secret_extra_headers.iter().flatten());
     Some(ProposedImage {
-        source: template.source_type.parse().ok()?,
+        source,
         url: template.url.as_deref(),
-        secret: template.secret_ref.as_deref(),
+        secrets: secrets.map(String::as_str).collect(),
         storage_class: template.storage_class.as_deref(),
         disk_size: &template.disk_size,
+        ungrantable: find_ungrantable_field(template, source),
     })
+}
+
+/// The first field of a template with a value that no grant can permit. A grant limits URL, Secrets,
+/// StorageClass and size, and these fields go around that: they read other data of the namespace, or send its
+/// Secrets to another server or path.
+fn find_ungrantable_field(
+    template: &VirtualMachineVmDiskImageTemplate,
+    source: SourceType,
+) -> Option<&'static str> {
+    let is_node = template.pull_method.as_ref().is_some_and(|method| *method == PullMethod::Node.to_string());
+    let fields = [
+        ("the sourceType pvc or snapshot", source.has_source_name()),
+        ("the sourceType upload", source == SourceType::Upload),
+        ("insecureSkipVerify", template.insecure_skip_verify == Some(true)),
+        ("extraHeaders", template.extra_headers.is_some()),
+        ("the pullMethod node", is_node),
+    ];
+    fields.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name)
 }
 
 /// An image, as wrappers see it.
@@ -97,6 +123,11 @@ pub fn read_wrapper_image(stored: &VmDiskImage) -> WrapperImage {
             secret_ref: spec.secret_ref.clone(),
             cert_config_map: spec.cert_config_map.clone(),
             checksum: spec.checksum.clone(),
+            source_name: spec.source_name.clone(),
+            pull_method: spec.pull_method.clone(),
+            insecure_skip_verify: spec.insecure_skip_verify,
+            extra_headers: spec.extra_headers.clone(),
+            secret_extra_headers: spec.secret_extra_headers.clone(),
         },
     }
 }

@@ -9,6 +9,21 @@ use super::*;
 #[case::registry(SourceType::Registry, "docker://registry.example.com:5000/fedora:43", Ok(()))]
 #[case::archive(SourceType::Registry, "oci-archive:disk.tar", Ok(()))]
 #[case::blank(SourceType::Blank, "", Ok(()))]
+#[case::bucket(SourceType::Gcs, "gs://my_bucket/disk.raw", Ok(()))]
+#[case::bucket_by_https(SourceType::Gcs, "https://storage.googleapis.com/bucket/disk.raw", Ok(()))]
+#[case::bucket_without_tls(
+    SourceType::Gcs,
+    "http://storage.googleapis.com/bucket/disk.raw",
+    Err(UrlError::Scheme(SourceType::Gcs, "gs:// or https://"))
+)]
+#[case::metadata_as_bucket(
+    SourceType::Gcs,
+    "https://metadata.google.internal/computeMetadata",
+    Err(UrlError::LocalAddress)
+)]
+#[case::claim(SourceType::Pvc, "", Ok(()))]
+#[case::snapshot(SourceType::Snapshot, "", Ok(()))]
+#[case::upload(SourceType::Upload, "", Ok(()))]
 #[case::user(SourceType::Http, "https://user:pass@images.example.com/a", Err(UrlError::UserInfo))]
 #[case::no_host(SourceType::Http, "/a", Err(UrlError::Malformed))]
 #[case::no_port(SourceType::Http, "http://images.example.com:/a", Err(UrlError::Malformed))]
@@ -111,6 +126,15 @@ fn a_prefix_ends_at_a_slash(#[case] url: &str, #[case] allowed: bool) {
 fn a_prefix_without_a_path_allows_the_whole_host(#[case] prefix: &str) {
     let prefix = SourceUrl::parse(prefix).unwrap();
     assert!(SourceUrl::parse("https://h.example.com/any/disk").unwrap().begins_with(&prefix));
+}
+
+#[rstest]
+#[case::the_bucket("gs://images/public/a.raw", Ok(()))]
+#[case::another_bucket("gs://images2/public/a.raw", Err(UrlError::NotAllowed))]
+#[case::the_same_name_by_https("https://images/public/a.raw", Err(UrlError::NotAllowed))]
+fn a_prefix_can_be_a_bucket(#[case] url: &str, #[case] expected: Result<(), UrlError>) {
+    let prefix = SourceUrl::parse("gs://images/public").unwrap();
+    assert_eq!(check_source_url(SourceType::Gcs, url, &[prefix]), expected);
 }
 
 #[test]

@@ -13,6 +13,8 @@ use crate::clone_permission::Account;
 use crate::limits::NESTING;
 use crate::objects::DELETE_AFTER_COMPLETION;
 use crate::read::referrer::clone_account_name;
+use crate::wrapper::fields::{list_field_mut, list_items, object_field_mut};
+use crate::wrapper::guest::{add_guest_settings, find_guest_error};
 
 #[cfg(test)]
 mod tests;
@@ -98,6 +100,9 @@ pub fn template_validation_error(wrapper: &VirtualMachine) -> Option<String> {
              adds; rename it"
         ));
     }
+    if let Some(error) = find_guest_error(wrapper) {
+        return Some(error.to_string());
+    }
     let account = Account {
         namespace: wrapper.metadata.namespace.clone().unwrap_or_default(),
         name: clone_account_name(instance),
@@ -117,23 +122,6 @@ pub fn template_validation_error(wrapper: &VirtualMachine) -> Option<String> {
     })
 }
 
-fn list_items(list: &Value) -> impl Iterator<Item = &Value> {
-    list.as_array().into_iter().flatten()
-}
-
-/// The object in this field, which is created if it is absent.
-fn object_field_mut<'v>(
-    parent: &'v mut Map<String, Value>,
-    field: &str,
-) -> Option<&'v mut Map<String, Value>> {
-    parent.entry(field).or_insert_with(|| json!({})).as_object_mut()
-}
-
-/// The list in this field, which is created if it is absent.
-fn list_field_mut<'v>(parent: &'v mut Map<String, Value>, field: &str) -> Option<&'v mut Vec<Value>> {
-    parent.entry(field).or_insert_with(|| json!([])).as_array_mut()
-}
-
 /// What the controller writes of the machine: labels, annotations and spec, without the template of its own
 /// DataVolume, which is written once.
 pub fn machine_template(wrapper: &VirtualMachine) -> Value {
@@ -147,6 +135,7 @@ pub fn machine_template(wrapper: &VirtualMachine) -> Value {
     if let Some(instance) = instance_spec_mut(&mut spec) {
         add_disk(instance, disk_name(wrapper), &data_volume_name(wrapper));
         add_resources(instance, wrapper);
+        add_guest_settings(instance, wrapper);
     }
     json!({ "metadata": { "labels": labels, "annotations": annotations }, "spec": spec })
 }

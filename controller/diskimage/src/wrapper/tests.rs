@@ -349,6 +349,13 @@ fn after_a_grant_is_removed_the_machine_runs_on() {
     ImageTemplateFields { url: Some("http://h/a".into()), storage_class: Some("fast".into()), ..source() },
     vec!["url", "storageClass"]
 )]
+#[case::options(
+    ImageTemplateFields {
+        insecure_skip_verify: Some(true), extra_headers: Some(vec!["X-Mirror: eu".into()]), ..source()
+    },
+    vec!["insecureSkipVerify", "extraHeaders"]
+)]
+#[case::verification_by_default(ImageTemplateFields { insecure_skip_verify: Some(false), ..source() }, vec![])]
 #[case::type_of_the_source(ImageTemplateFields { source_type: "http".into(), ..source() }, vec!["sourceType"])]
 fn an_existing_image_wins_over_the_template(
     #[case] template: ImageTemplateFields,

@@ -31,6 +31,16 @@ pub struct ImageTemplateFields {
     pub cert_config_map: Option<String>,
     /// `checksum`.
     pub checksum: Option<String>,
+    /// `sourceName`.
+    pub source_name: Option<String>,
+    /// `pullMethod`.
+    pub pull_method: Option<String>,
+    /// `insecureSkipVerify`.
+    pub insecure_skip_verify: Option<bool>,
+    /// `extraHeaders`.
+    pub extra_headers: Option<Vec<String>>,
+    /// `secretExtraHeaders`.
+    pub secret_extra_headers: Option<Vec<String>>,
 }
 
 impl ImageTemplateFields {
@@ -38,6 +48,11 @@ impl ImageTemplateFields {
     /// compared by value.
     pub fn differences(template: &Self, image: &Self) -> Vec<&'static str> {
         let differs = |wanted: &Option<String>, found: &Option<String>| wanted.is_some() && wanted != found;
+        let headers_differ =
+            |wanted: &Option<Vec<String>>, found: &Option<Vec<String>>| wanted.is_some() && wanted != found;
+        let verifies = |fields: &Self| fields.insecure_skip_verify.map(|skips| !skips);
+        let verification_differs =
+            verifies(template).is_some_and(|verified| verified != verifies(image).unwrap_or(true));
         let size_differs = match template.disk_size.compare(&image.disk_size) {
             Ok(order) => order.is_ne(),
             Err(_unreadable) => template.disk_size != image.disk_size,
@@ -52,6 +67,14 @@ impl ImageTemplateFields {
             ("secretRef", differs(&template.secret_ref, &image.secret_ref)),
             ("certConfigMap", differs(&template.cert_config_map, &image.cert_config_map)),
             ("checksum", differs(&template.checksum, &image.checksum)),
+            ("sourceName", differs(&template.source_name, &image.source_name)),
+            ("pullMethod", differs(&template.pull_method, &image.pull_method)),
+            ("insecureSkipVerify", verification_differs),
+            ("extraHeaders", headers_differ(&template.extra_headers, &image.extra_headers)),
+            (
+                "secretExtraHeaders",
+                headers_differ(&template.secret_extra_headers, &image.secret_extra_headers),
+            ),
         ];
         fields.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }

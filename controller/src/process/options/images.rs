@@ -18,7 +18,7 @@ pub struct ImageArgs {
     pub disk_image_max_concurrent_syncs: usize,
 
     /// Number of disk images of one namespace that are imported at the same time. The other places are for
-    /// images of other namespaces. Images of the source type blank need no place.
+    /// images of other namespaces. Images of the source types blank and upload need no place.
     #[arg(
         long,
         env = "VMPOOL_DISK_IMAGE_MAX_CONCURRENT_SYNCS_PER_NAMESPACE",

@@ -75,6 +75,52 @@ fn an_image_is_downloaded_verified_and_published() {
 }
 
 #[test]
+fn an_image_is_cloned_from_a_snapshot_and_a_claim_of_its_namespace() {
+    with_images("image-clones", &[], async |world| {
+        let place = &world.place;
+        place.put(http("debian", "disk.raw")).await?;
+        world.until_ready("debian").await?;
+        for (name, source) in [("from-a-snapshot", "snapshot"), ("from-a-claim", "pvc")] {
+            let spec = json!({ "sourceType": source, "sourceName": "debian", "diskSize": "1Mi" });
+            place.put(image(name, &spec)).await?;
+            world.until_ready(name).await?;
+            let volume = place.object(DATA_VOLUME_API_VERSION, "DataVolume", name).await?.unwrap_or_default();
+            let named = json!({ "namespace": place.namespace, "name": "debian" });
+            ensure!(volume["spec"]["source"][source] == named, "{volume}");
+        }
+        // A copy that is complete does not hold its source.
+        world.delete(API_VERSION, "VMDiskImage", "debian").await?;
+        world.until_gone(API_VERSION, "VMDiskImage", "debian").await?;
+        for name in ["from-a-snapshot", "from-a-claim"] {
+            world.until_ready(name).await?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn an_image_waits_for_the_upload_of_a_user_and_keeps_no_other_image_waiting() {
+    with_images("image-upload", &["--disk-image-max-concurrent-syncs=1"], async |world| {
+        let place = &world.place;
+        place.put(image("from-a-user", &json!({ "sourceType": "upload", "diskSize": "1Mi" }))).await?;
+        let waits = |image: &Value| {
+            image["status"]["phase"] == "Syncing"
+                && image["status"]["message"].to_string().contains("virtctl image-upload dv from-a-user")
+        };
+        world.until("from-a-user", waits).await?;
+        let volume =
+            place.object(DATA_VOLUME_API_VERSION, "DataVolume", "from-a-user").await?.unwrap_or_default();
+        ensure!(volume["spec"]["source"] == json!({ "upload": {} }), "{volume}");
+        place.put(http("debian", "disk.raw")).await?;
+        world.until_ready("debian").await?;
+        let uploaded = json!({ "metadata": { "annotations": { "simulator.vmpool.dev/uploaded": "true" } } });
+        world.patch(DATA_VOLUME_API_VERSION, "DataVolume", "from-a-user", &uploaded).await?;
+        world.until_ready("from-a-user").await?;
+        Ok(())
+    });
+}
+
+#[test]
 fn a_corrupt_image_fails_and_a_new_value_of_the_annotation_starts_it_again() {
     let flags = [
         "--disk-image-backoff-unit=200ms",

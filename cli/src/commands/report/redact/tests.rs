@@ -21,6 +21,11 @@ const SECRET: &str = "s3cret-of-the-user";
     json!({ "env": [{ "name": "A", "value": "abc" }, { "name": "B", "valueFrom": { "fieldRef": { "fieldPath": "x" } } }] }),
     json!({ "env": [{ "name": "A", "value": "redacted (3 bytes)" }, { "name": "B", "valueFrom": { "fieldRef": { "fieldPath": "x" } } }] })
 )]
+#[case::headers_of_a_download(
+    json!({ "http": { "url": "https://a", "extraHeaders": ["X-Mirror: eu"], "secretExtraHeaders": ["s"] } }),
+    json!({ "http": { "url": "https://a", "extraHeaders": ["redacted (12 bytes)"],
+        "secretExtraHeaders": ["s"] } })
+)]
 #[case::annotations(
     json!({ "annotations": {
         "vmpool.dev/protected-by": "ed", "kubectl.kubernetes.io/restartedAt": "x", "example.com/a": "abc", "plain": "abc",

@@ -65,8 +65,28 @@ pub(super) fn plan_queued_import(pass: &mut Pass<'_>) {
 
 fn start_attempt(pass: &mut Pass<'_>) {
     pass.status.sync_started_at = Some(pass.now());
-    pass.set(ImagePhase::Syncing, DiskImageReason::Syncing, "the data is imported");
-    pass.again(pass.world.settings.max_attempt_duration.min(time_left(pass)));
+    pass.set(ImagePhase::Syncing, DiskImageReason::Syncing, describe_transfer(pass));
+    pass.again(attempt_limit(pass).min(time_left(pass)));
+}
+
+/// What the import does, or waits for.
+fn describe_transfer(pass: &Pass<'_>) -> String {
+    let image = pass.world.image;
+    if image.upload {
+        let name = &image.key.name;
+        return format!(
+            "the image waits for its data; send it to the DataVolume {name}, for example with `virtctl image-upload dv {name} \
+             --no-create --image-path=FILE`"
+        );
+    }
+    "the data is imported".to_owned()
+}
+
+/// How long one attempt may take. A user may send the data at any time, so only the limit of all attempts
+/// ends an upload.
+fn attempt_limit(pass: &Pass<'_>) -> Duration {
+    let settings = pass.world.settings;
+    if pass.world.image.upload { settings.max_sync_duration } else { settings.max_attempt_duration }
 }
 
 /// Removes what is left of an earlier import, and names the first object that is still there.
@@ -114,7 +134,7 @@ pub(super) fn plan_syncing_import(pass: &mut Pass<'_>) {
         None if pass.status.data_volume.is_none() && backing.claim.ours().is_none() => {
             // The create is not confirmed. Its repetition finds the object if the API server has it.
             pass.act(ImageAction::CreateDataVolume);
-            pass.set(ImagePhase::Syncing, DiskImageReason::Syncing, "the data is imported");
+            pass.set(ImagePhase::Syncing, DiskImageReason::Syncing, describe_transfer(pass));
             pass.again(RECHECK);
         }
         None => fail_attempt(
@@ -126,7 +146,6 @@ pub(super) fn plan_syncing_import(pass: &mut Pass<'_>) {
 }
 
 fn plan_transfer(pass: &mut Pass<'_>, volume: &BackingDataVolume) {
-    let settings = pass.world.settings;
     let claim = pass.world.backing.claim.ours();
     let claim_was_there = pass.world.image.status.claim.as_ref();
     let problem = volume.problem();
@@ -163,9 +182,9 @@ fn plan_transfer(pass: &mut Pass<'_>, volume: &BackingDataVolume) {
     }
     let elapsed = running_for(pass);
     pass.status.progress.clone_from(&volume.progress);
-    let text = if problem.is_empty() { "the data is imported".to_owned() } else { without_queries(&problem) };
+    let text = if problem.is_empty() { describe_transfer(pass) } else { without_queries(&problem) };
     pass.set(ImagePhase::Syncing, DiskImageReason::Syncing, text);
-    pass.again(settings.max_attempt_duration.saturating_sub(elapsed).min(time_left(pass)));
+    pass.again(attempt_limit(pass).saturating_sub(elapsed).min(time_left(pass)));
 }
 
 /// Time since the attempt began. One whose beginning is not recorded begins now: the creation time of its
@@ -192,10 +211,11 @@ pub(super) fn exceeds_limits(pass: &mut Pass<'_>, volume: &BackingDataVolume) ->
         fail_attempt(pass, DiskImageReason::SyncAttemptDurationExceeded, text.trim_end());
         return true;
     }
-    if elapsed < settings.max_attempt_duration {
+    let limit = attempt_limit(pass);
+    if elapsed < limit {
         return false;
     }
-    let minutes = settings.max_attempt_duration.as_secs() / 60;
+    let minutes = limit.as_secs() / 60;
     let text = format!("the attempt took longer than {minutes} minutes. {problem}");
     fail_attempt(pass, DiskImageReason::SyncAttemptDurationExceeded, text.trim_end());
     true

@@ -53,6 +53,20 @@ fn an_image_that_waits_for_others_says_so_once() {
 }
 
 #[test]
+fn an_upload_waits_for_a_user_until_the_limit_of_all_attempts() {
+    let mut case = ImagePassCase::syncing(volume_with_transfer(Transfer::InProgress));
+    case.image.upload = true;
+    let late = case.settings.max_attempt_duration + HOUR;
+    let plan = case.clone().after(late).plan();
+    assert_eq!((plan.actions.len(), state(&plan)), (0, (ImagePhase::Syncing, DiskImageReason::Syncing)));
+    assert!(plan.status.message.contains("virtctl image-upload dv debian --no-create"), "{plan:?}");
+    let all = case.settings.max_sync_duration;
+    let plan = case.after(all).plan();
+    assert_eq!(state(&plan), (ImagePhase::Failed, DiskImageReason::SyncDeadlineExceeded));
+    assert!(matches!(plan.actions[..], [ImageAction::DeleteDataVolume { .. }]), "{plan:?}");
+}
+
+#[test]
 fn a_transfer_shows_its_progress_and_no_query() {
     let stopped =
         running(|volume| volume.not_running = stopped("Error", "cannot read https://h/a?sig=secret now"));

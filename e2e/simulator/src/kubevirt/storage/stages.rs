@@ -22,6 +22,9 @@ const USE_POPULATOR: &str = "cdi.kubevirt.io/storage.usePopulator";
 /// Annotation of a DataVolume whose claim CDI must not fill.
 const PREPOPULATED: &str = "cdi.kubevirt.io/storage.prePopulated";
 
+/// Annotation of a DataVolume that waits for an upload, with the value `true`: a user has sent the data.
+const UPLOADED: &str = "simulator.vmpool.dev/uploaded";
+
 /// The phases of a copy, before the last one.
 fn copy_phases(
     key: &NamespacedKey,
@@ -136,6 +139,7 @@ impl KubeVirtModel {
             }
             // CDI fills a new claim by itself.
             "Succeeded" if self.claims.view(key).is_none() && !is_prepopulated(view) => at_once("Pending"),
+            "UploadReady" if is_uploaded(view) => at_once("Succeeded"),
             "Succeeded" | "Failed" | "UploadReady" => None,
             // A clone waits for its source.
             scheduled if scheduled == first && self.missing_source(key, view).is_some() => None,
@@ -228,6 +232,10 @@ impl KubeVirtModel {
         let spent = self.failures_spent.entry(key.namespace.clone()).or_default();
         *spent = (wanted, if spent.0 == wanted { spent.1 + 1 } else { 1 });
     }
+}
+
+fn is_uploaded(view: &DataVolumeView) -> bool {
+    view.meta.annotations.get(UPLOADED).is_some_and(|value| value == "true")
 }
 
 fn is_prepopulated(view: &DataVolumeView) -> bool {

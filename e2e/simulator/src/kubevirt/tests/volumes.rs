@@ -167,6 +167,10 @@ fn an_upload_waits_for_its_user() {
     data_volume(&mut stage, "root", &json!({"upload": {}}), &json!({}));
     stage.settle();
     assert_eq!(stage.phase(KubeVirtObjectKind::DataVolume, "root"), "UploadReady");
+    let uploaded = json!({"metadata": {"annotations": {"simulator.vmpool.dev/uploaded": "true"}}});
+    stage.edit(KubeVirtObjectKind::DataVolume, "root", &uploaded);
+    stage.settle();
+    assert_eq!(stage.phase(KubeVirtObjectKind::DataVolume, "root"), "Succeeded");
 }
 
 #[test]
