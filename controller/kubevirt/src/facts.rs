@@ -5,6 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use vmpool_api::kubevirt::annotations;
 use vmpool_api::kubevirt::values::{PrintableStatus, RunStrategy, SortPolicy, StatePreservation};
+use vmpool_engine::draining::{self, Draining};
 use vmpool_engine::limits;
 use vmpool_engine::model::{
     AutohealingPolicy, DisruptionBudget, Finalizer, Instance, MachineActivity, MachineFilter,
@@ -50,6 +51,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
     let annotations_of_pool = object.metadata.annotations.as_ref();
     let max_protection =
         protection::read_max_protection(&settings.max_protection, annotations_of_pool, &mut invalid_settings);
+    let drain_timeout = draining::read_drain(&settings.drain, annotations_of_pool, &mut invalid_settings);
     let history = read_history_limit(&settings.history_limit, annotations_of_pool, &mut invalid_settings);
     let policy =
         object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::INSTANCETYPE_POLICY));
@@ -80,6 +82,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         paused,
         max_unavailable,
         max_protection: _,
+        drain: _,
         history_limit: _,
         scale_in,
         update,
@@ -114,6 +117,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
             after: healing.failing_time,
         }),
         max_protection,
+        drain_timeout,
         naming: Naming::Ordinal,
         rollout: RolloutPolicy { history, ..rollout_policy(update, max_unavailable) },
         storage_templates: data_volume_templates,
@@ -210,6 +214,7 @@ pub(super) fn read_machine(object: &KubeVirtMachineObject) -> Machine {
         volumes: object.storage.volumes.clone(),
         references: REFERENCES.get(&object.references, || Arc::new(object.references.clone())),
         protection,
+        draining: Draining::read(object.metadata.annotations.as_ref()),
         ..Machine::blank(id.clone())
     }
 }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use vmpool_api::{GoDuration, Quantity, annotations};
 use vmpool_engine::condition::StatusCondition;
+use vmpool_engine::draining;
 use vmpool_engine::limits;
 use vmpool_engine::model::{ObjectId, PoolDiskTemplate, PublishedStatus, ScaleDownPolicy};
 use vmpool_engine::protection;
@@ -74,6 +75,8 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         object.metadata.annotations.as_ref(),
         &mut invalid_settings,
     );
+    let drain_timeout =
+        draining::read_drain(&spec.drain, object.metadata.annotations.as_ref(), &mut invalid_settings);
     validation_errors.truncate(limits::VALIDATION_ERRORS);
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
     // They become a message of the status and can quote long values.
@@ -88,6 +91,7 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         desired,
         scale_down_policy: if validation_errors.is_empty() { policy } else { ScaleDownPolicy::Explicit },
         max_protection,
+        drain_timeout,
         rollout,
         disks,
         name_block,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::activity::{ActivityEntry, Writers};
 use crate::condition::{ConditionReason, StatusCondition};
+use crate::draining;
 use crate::failure::{FailureReason, PoolFailure, summarize_messages};
 use crate::ids::ObjectId;
 use crate::model::disk::{Disk, DiskState};
@@ -410,6 +411,8 @@ pub struct Pool<R = CurrentRevision> {
     pub autohealing: Option<AutohealingPolicy>,
     /// The longest time for which a machine can be protected.
     pub max_protection: Duration,
+    /// For how long a machine with hooks may drain; zero if machines do not drain.
+    pub drain_timeout: Duration,
     /// How the controller names machines.
     pub naming: Naming,
     /// The revision: the requested one, or, in a resolved pool, the current one.
@@ -466,6 +469,7 @@ impl<R> Pool<R> {
             finalizer: Finalizer::default(),
             autohealing: None,
             max_protection: protection::DEFAULT_MAXIMUM,
+            drain_timeout: draining::DEFAULT_TIMEOUT,
             naming: Naming::Random,
             revision,
             rollout: RolloutPolicy::default(),
@@ -573,6 +577,7 @@ impl<R> Pool<R> {
             finalizer,
             autohealing,
             max_protection,
+            drain_timeout,
             naming,
             revision: _,
             rollout,
@@ -605,6 +610,7 @@ impl<R> Pool<R> {
             finalizer,
             autohealing,
             max_protection,
+            drain_timeout,
             naming,
             revision,
             rollout,
@@ -640,6 +646,18 @@ impl Pool {
     /// Whether the rollout is paused or held, so that the controller updates no further machine.
     pub fn rollout_stands_still(&self) -> bool {
         self.rollout.paused || self.revision.held
+    }
+
+    /// Whether an update to the current revision may make the platform restart the guest of the machine without
+    /// an approval.
+    pub fn may_restart_for_update(&self, machine: &Machine) -> bool {
+        let keeps_guest = || {
+            matches!(
+                self.transition(machine.written.as_ref(), &self.revision.id),
+                InstanceTransition::None | InstanceTransition::Record | InstanceTransition::LiveUpdate
+            )
+        };
+        self.rollout.restarts == Restarts::ByPlatform && machine.restarts_itself && !keeps_guest()
     }
 
     /// Whether a machine with this revision has the current template.
