@@ -78,6 +78,7 @@ impl Rules for DvpRules {
                 "spec.rollout",
                 "spec.revisionHistoryLimit",
                 "spec.maxProtection",
+                "spec.drain",
                 "status.replicas",
             ],
             pool_path: POOL_PATH,

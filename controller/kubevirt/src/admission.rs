@@ -77,6 +77,7 @@ impl Rules for KubevirtRules {
                 "spec.paused",
                 "spec.maxUnavailable",
                 "spec.maxProtection",
+                "spec.drain",
                 "spec.revisionHistoryLimit",
                 "spec.scaleInStrategy",
                 "spec.updateStrategy",

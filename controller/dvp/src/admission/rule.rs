@@ -57,6 +57,7 @@ rules! {
     machines than replicas";
     EmptiedPool "W17" Warning Update "replicas does not go to zero";
     MaxProtection "W24" Invalid Rollout "maxProtection is a duration from 1m to 720h";
+    Drain "W27" Invalid Rollout "drain.timeout is a duration from 0s to 24h";
     RolloutAnnotation "W18" Invalid Rollout "Annotations of the rollout have values that their fields could have";
     RolloutContradiction "W19" Warning Rollout "Annotations of the rollout do not contradict their fields";
     PinnedRevision "W20" Invalid Rollout "A pinned revision is stored, and its disks have templates";

@@ -259,6 +259,10 @@ pub(super) fn rule_examples() -> Vec<RuleExample> {
             Rule::MaxProtection,
             with(pool(), "/metadata/annotations", json!({ "vmpool.dev/max-protection": "30s" })),
         ),
+        create(
+            Rule::Drain,
+            with(pool(), "/metadata/annotations", json!({ "vmpool.dev/drain": r#"{"timeout": "25h"}"# })),
+        ),
         create(Rule::RolloutAnnotation, with(pool(), "/metadata/annotations", json!({ PAUSED: "yes" }))),
         update(
             Rule::RolloutContradiction,
