@@ -64,9 +64,9 @@ use crate::metrics::ApiServerMetrics;
 use model::RemovalJob;
 use queue::RemovalQueue;
 
-#[cfg(test)]
-pub(crate) use model::RemovalTarget;
 pub(crate) use model::{Accepted, DEADLINE, PoolName};
+#[cfg(test)]
+pub(crate) use model::{RemovalTarget, TargetDeletion};
 
 /// How long delete requests are retried, from the start of the removal.
 const DELETES: Duration = Duration::from_secs(25);

@@ -71,6 +71,13 @@ pub mod annotations {
     /// On machines of all platforms: the revision for which the controller is restarting the machine. Until
     /// the controller removes it, the machine cannot be claimed.
     pub const RESTARTING: &str = "vmpool.dev/restarting";
+    /// On machines of all platforms: the drain, as JSON. Only the controller writes it.
+    pub const DRAINING: &str = "vmpool.dev/draining";
+    /// Prefix of the annotations of machines that hold a drain up, until the drain's deadline. The rest of the
+    /// key names the hook.
+    pub const DRAIN_HOOK_PREFIX: &str = "drain.vmpool.dev/";
+    /// On pools of all platforms: for how long a machine may drain, as JSON, for example `{"timeout": "10m"}`.
+    pub const DRAIN: &str = "vmpool.dev/drain";
     /// On pools of all platforms: the longest time for which a machine can be protected, for example `24h`.
     pub const MAX_PROTECTION: &str = "vmpool.dev/max-protection";
     /// On pools of all platforms: how many machines may exist that have not been ready yet, for example `5` or

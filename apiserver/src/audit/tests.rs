@@ -4,7 +4,7 @@ use vmpool_engine::ObjectId;
 use vmpool_runtime::testing::Recording;
 
 use super::*;
-use crate::removal::RemovalTarget;
+use crate::removal::{RemovalTarget, TargetDeletion};
 use crate::testing::ApiServerWorld;
 
 fn accepted(already: &[bool]) -> Accepted {
@@ -12,6 +12,7 @@ fn accepted(already: &[bool]) -> Accepted {
         id: ObjectId::new("m", "u"),
         already_removed: *already,
         deleted: false,
+        deletion: TargetDeletion::AnyState,
     };
     Accepted { pool_uid: "p".into(), replicas: None, targets: already.iter().map(target).collect() }
 }

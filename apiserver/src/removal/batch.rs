@@ -163,8 +163,14 @@ impl Batch<'_> {
     fn enter(&self, record: &mut RemovalRecord, reservations: Vec<Reservation>) -> Vec<Reservation> {
         let mut entered = Vec::with_capacity(reservations.len());
         for reservation in reservations {
-            match record.reserve_for(&reservation.job.user, &reservation.id, &reservation.unremoved_targets())
-            {
+            let targets = reservation.unremoved_targets();
+            let (user, id) = (&reservation.job.user, &reservation.id);
+            let reserved = if reservation.job.force {
+                record.reserve_forced(user, id, &targets)
+            } else {
+                record.reserve_for(user, id, &targets)
+            };
+            match reserved {
                 Ok(()) => entered.push(reservation),
                 Err(full) => {
                     let pool = self.writer.pool.name.clone();

@@ -7,8 +7,8 @@ use kube::api::PropagationPolicy;
 use vmpool_engine::ObjectId;
 use vmpool_runtime::Env;
 
-use super::model::{PoolName, RemovalTarget};
-use crate::cluster::{CallError, ClusterClient, WritePatience};
+use super::model::{PoolName, RemovalTarget, TargetDeletion};
+use crate::cluster::{CallError, ClusterClient, MachineFields, WritePatience};
 use crate::error::Error;
 
 /// Delete requests that one removal has in flight.
@@ -27,12 +27,11 @@ pub(super) async fn delete_targets(
     targets: &[RemovalTarget],
     deadline: Duration,
 ) -> Result<(), Error> {
-    let machines: Vec<ObjectId> =
-        targets.iter().filter(|target| !target.deleted).map(|target| target.id.clone()).collect();
-    let failed: Vec<String> = stream::iter(machines)
-        .map(async |machine| {
-            let why = delete_target(cluster, env, pool, &machine, deadline).await.err()?;
-            Some(format!("deleting virtual machine \"{machine}\": {why}"))
+    let targets: Vec<RemovalTarget> = targets.iter().filter(|target| !target.deleted).cloned().collect();
+    let failed: Vec<String> = stream::iter(targets)
+        .map(async |target| {
+            let why = delete_target(cluster, env, pool, &target, deadline).await.err()?;
+            Some(format!("deleting virtual machine \"{}\": {why}", target.id))
         })
         .buffer_unordered(CONCURRENT_DELETES)
         .filter_map(std::future::ready)
@@ -53,16 +52,23 @@ async fn delete_target(
     cluster: &ClusterClient,
     env: &Env,
     pool: &PoolName,
-    machine: &ObjectId,
+    target: &RemovalTarget,
     deadline: Duration,
 ) -> Result<(), CallError> {
+    let machine = &target.id;
+    let mut deletion = target.deletion.clone();
     loop {
+        let version = match &deletion {
+            TargetDeletion::AnyState => None,
+            TargetDeletion::AtVersion(version) => Some(version.as_str()),
+            TargetDeletion::ByController => return Ok(()),
+        };
         match cluster
             .delete_machine(
                 pool.stored,
                 &pool.namespace,
                 machine,
-                None,
+                version,
                 PropagationPolicy::Background,
                 // The controller waits for longer.
                 WritePatience::Ordinary,
@@ -71,8 +77,18 @@ async fn delete_target(
         {
             Ok(()) => return Ok(()),
             Err(error) if error.is_not_found() => return Ok(()),
-            Err(error) if error.is_conflict() && is_gone(cluster, pool, machine).await => return Ok(()),
-            Err(error) if (error.is_transient() || error.is_conflict()) && env.uptime() < deadline => {
+            Err(error) if error.is_conflict() => match read_remaining_target(cluster, pool, machine).await {
+                Ok(None) => return Ok(()),
+                Ok(Some(live)) if env.uptime() < deadline => {
+                    // A client has changed the machine, and may have set a hook.
+                    if deletion != TargetDeletion::AnyState {
+                        deletion = TargetDeletion::of(&live, false);
+                    }
+                    env.sleep(env.jitter(PAUSE)).await;
+                }
+                Ok(Some(_)) | Err(_) => return Err(error),
+            },
+            Err(error) if error.is_transient() && env.uptime() < deadline => {
                 env.sleep(env.jitter(PAUSE)).await;
             }
             Err(error) => return Err(error),
@@ -80,11 +96,20 @@ async fn delete_target(
     }
 }
 
-/// Whether the machine is gone or is being deleted, according to a live read. Another machine may have its
-/// name. The API server also responds with a conflict if an object changes while it is being deleted.
-async fn is_gone(cluster: &ClusterClient, pool: &PoolName, machine: &ObjectId) -> bool {
+/// The machine according to a live read; `None` if it is gone or is being deleted. Another machine may have
+/// its name. The API server also responds with a conflict if an object changes while it is being deleted.
+async fn read_remaining_target(
+    cluster: &ClusterClient,
+    pool: &PoolName,
+    machine: &ObjectId,
+) -> Result<Option<MachineFields>, CallError> {
     match cluster.machine(pool.stored, &pool.namespace, &machine.name).await {
-        Ok(live) => live.metadata.uid != machine.uid.as_str() || live.metadata.deletion_timestamp.is_some(),
-        Err(error) => error.is_not_found(),
+        Ok(live) => {
+            let remains =
+                live.metadata.uid == machine.uid.as_str() && live.metadata.deletion_timestamp.is_none();
+            Ok(remains.then_some(live))
+        }
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
     }
 }

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use futures::channel::oneshot;
 use vmpool_engine::ObjectId;
+use vmpool_engine::draining::Draining;
 use vmpool_platforms::removal::StoredApi;
 
 use crate::body::RequestedTarget;
+use crate::cluster::MachineFields;
 use crate::error::Error;
 
 /// The time from the arrival of a request to its response.
@@ -65,4 +67,30 @@ pub(crate) struct RemovalTarget {
     pub(crate) already_removed: bool,
     /// The machine is being deleted or is gone, so it needs no delete request.
     pub(crate) deleted: bool,
+    /// How its delete request is sent.
+    pub(crate) deletion: TargetDeletion,
+}
+
+/// How the delete request of a target is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TargetDeletion {
+    /// In any state of the machine: the removal is forced.
+    AnyState,
+    /// At this version of the machine, which has no hooks.
+    AtVersion(String),
+    /// Not at all: the machine has hooks, so the controller drains and deletes it.
+    ByController,
+}
+
+impl TargetDeletion {
+    /// That of a target with this machine.
+    pub(super) fn of(machine: &MachineFields, force: bool) -> Self {
+        let has_hooks = Draining::read(Some(&machine.metadata.annotations))
+            .is_some_and(|draining| !draining.hooks.is_empty());
+        match (force, has_hooks) {
+            (true, _) => Self::AnyState,
+            (false, true) => Self::ByController,
+            (false, false) => Self::AtVersion(machine.metadata.resource_version.clone()),
+        }
+    }
 }

@@ -13,7 +13,7 @@ use super::errors::{
     machines_protected, name_returned_error, pool_deleting, pool_not_found, removal_conflict_error,
     target_not_found,
 };
-use super::model::{Accepted, PoolName, RemovalTarget};
+use super::model::{Accepted, PoolName, RemovalTarget, TargetDeletion};
 use crate::body::RequestedTarget;
 use crate::cluster::{CallError, ClusterClient, MachineFields, PoolFields};
 use crate::error::{Error, ProtectedTarget};
@@ -196,7 +196,7 @@ impl RemovalObservation {
         let mut targets = Vec::with_capacity(requested.len());
         let mut protected = Vec::new();
         for (index, requested) in requested.iter().enumerate() {
-            let target = self.target(name, requested)?;
+            let target = self.target(name, requested, force)?;
             if !(force || target.already_removed || target.deleted) {
                 protected.extend(protected_target(&self.machines, index, &target.id.name, now));
             }
@@ -207,7 +207,12 @@ impl RemovalObservation {
         if protected.is_empty() { Ok(targets) } else { Err(machines_protected(name, protected)) }
     }
 
-    fn target(&self, name: &PoolName, requested: &RequestedTarget) -> Result<RemovalTarget, Error> {
+    fn target(
+        &self,
+        name: &PoolName,
+        requested: &RequestedTarget,
+        force: bool,
+    ) -> Result<RemovalTarget, Error> {
         let pool_uid = &self.pool.metadata.uid;
         if let (Some(Ok(Some(machine))), Some(required)) =
             (self.machines.get(&requested.name), &requested.uid)
@@ -230,7 +235,8 @@ impl RemovalObservation {
                 return Err(name_returned_error(name, earlier, &id));
             }
             let deleted = machine.metadata.deletion_timestamp.is_some();
-            return Ok(RemovalTarget { id, already_removed, deleted });
+            let deletion = TargetDeletion::of(machine, force);
+            return Ok(RemovalTarget { id, already_removed, deleted, deletion });
         }
         self.removed_target(requested).ok_or_else(|| target_not_found(&requested.name, name))
     }
@@ -240,7 +246,8 @@ impl RemovalObservation {
     fn removed_target(&self, requested: &RequestedTarget) -> Option<RemovalTarget> {
         let matches = |id: &&ObjectId| requested.uid.as_deref().is_none_or(|uid| uid == id.uid.as_str());
         let removed = self.removals.accepted(&requested.name).find(matches)?;
-        Some(RemovalTarget { id: removed.clone(), already_removed: true, deleted: true })
+        let deletion = TargetDeletion::ByController;
+        Some(RemovalTarget { id: removed.clone(), already_removed: true, deleted: true, deletion })
     }
 }
 

@@ -8,7 +8,7 @@ use vmpool_engine::scale_down::removal::RemovalRecord;
 use vmpool_engine::{ObjectId, Uid};
 
 use super::errors::{machines_protected, name_returned_error, target_not_found, unconfirmed_removal_error};
-use super::model::{Accepted, PoolName, RemovalJob, RemovalTarget};
+use super::model::{Accepted, PoolName, RemovalJob, RemovalTarget, TargetDeletion};
 use super::observe::{Machines, Removals, owned_machine, protected_target};
 use crate::error::{Error, ProtectedTarget};
 
@@ -78,7 +78,10 @@ impl Reservation {
                 }
             };
             match found {
-                Some(found) => target.deleted = found.metadata.deletion_timestamp.is_some(),
+                Some(found) => {
+                    target.deleted = found.metadata.deletion_timestamp.is_some();
+                    target.deletion = TargetDeletion::of(found, self.job.force);
+                }
                 None => {
                     self.invalid.push((target.id.uid.clone(), target_not_found(&target.id.name, pool)));
                 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use vmpool_api::{Quantity, is_reserved};
 use vmpool_engine::activity::Writers;
+use vmpool_engine::draining;
 use vmpool_engine::limits;
 use vmpool_engine::model::Lifetime;
 use vmpool_engine::protection;
@@ -89,6 +90,7 @@ pub(super) struct DvpPoolSpec {
     pub(super) revision_history_limit: Value,
     pub(super) max_protection: Value,
     pub(super) max_provisioning: Value,
+    pub(super) drain: Value,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -351,7 +353,9 @@ fn keep_own(metadata: &mut ObjectMeta) {
     metadata.finalizers = None;
     for map in [&mut metadata.labels, &mut metadata.annotations] {
         let is_restore = |key: &str| [RESTORE_CREATED, RESTORE_DELETES].contains(&key);
-        let is_ours = |key: &str| is_reserved(key) || key.starts_with(protection::PREFIX) || is_restore(key);
+        let is_machine_key =
+            |key: &str| key.starts_with(protection::PREFIX) || key.starts_with(draining::HOOK_PREFIX);
+        let is_ours = |key: &str| is_reserved(key) || is_machine_key(key) || is_restore(key);
         *map = map.take().map(|map| map.into_iter().filter(|(key, _)| is_ours(key)).collect());
     }
     if let Some(owners) = &mut metadata.owner_references {

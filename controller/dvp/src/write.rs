@@ -8,6 +8,7 @@ use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 use vmpool_api::{annotations, labels};
 use vmpool_engine::ComputedStatus;
+use vmpool_engine::draining::MARK as DRAINING;
 use vmpool_engine::model::{DiskAnnotations, DiskDraft, Draft, Lifetime, ObjectId, StoredTime};
 use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::scale_down::removal::RemovalRecord;
@@ -95,7 +96,11 @@ pub(super) fn disk_object(pool: &DvpPoolObject, machine: &ObjectId, draft: &Disk
 }
 
 pub(super) fn record_revision(revision: &RevisionId) -> Value {
-    json!({ "metadata": { "labels": { labels::TEMPLATE_HASH: revision.as_str() } } })
+    // A drain for the restart that brought the revision into effect is over.
+    json!({ "metadata": {
+        "labels": { labels::TEMPLATE_HASH: revision.as_str() },
+        "annotations": { DRAINING: null },
+    }})
 }
 
 /// An unreadable time stays unchanged.
@@ -180,7 +185,7 @@ pub(super) fn label_patch(pool: &DvpPoolObject) -> Value {
 pub(super) fn remove_markers() -> Value {
     json!({ "metadata": {
         "labels": { labels::POOL_UID: null, labels::POOL: null, labels::TEMPLATE_HASH: null },
-        "annotations": { annotations::DISKS: null, annotations::PATCHED_TEMPLATE_HASH: null },
+        "annotations": { annotations::DISKS: null, annotations::PATCHED_TEMPLATE_HASH: null, DRAINING: null },
     }})
 }
 

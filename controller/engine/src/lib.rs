@@ -29,6 +29,7 @@
 //! | Which revision does the template have, and which revisions are stored? | [`revisions`] |
 //! | Which machines belong to this pool? | [`membership`] |
 //! | Until when is this machine protected? | [`protection`] |
+//! | Which work of its guest does this machine finish before it leaves? | [`draining`] |
 //! | What does the status say? | [`status`], with [`condition`] and [`activity`] |
 //! | Why was this request rejected? | [`admission`] |
 //!
@@ -43,8 +44,9 @@
 //!
 //! 1. `ids` and `membership::owner`: names, UIDs and owners of objects;
 //! 2. facts, stored records and limits: [`activity`], [`revisions`], [`condition`], [`scale_up::names`],
-//!    [`scale_up::provisioning_limit`], [`scale_up::class_slots`], [`scale_down::removal`], [`failure`], [`backoff`], [`limits`], [`membership::losses`], [`selector`],
-//!    [`copied_pool`], [`protection`], [`admission`] (which no other part uses);
+//!    [`scale_up::provisioning_limit`], [`scale_up::class_slots`], [`scale_down::removal`], [`failure`],
+//!    [`backoff`], [`limits`], [`membership::losses`], [`selector`], [`copied_pool`], [`protection`], `draining`
+//!    without its planner, [`admission`] (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts; `scale_down::policy`, which compares machines and which
 //!    pools contain;
 //! 4. [`ledger`], `plan::action`, `plan::blocker`, and what the memory keeps for one folder:
@@ -83,6 +85,7 @@ pub mod backoff;
 pub mod condition;
 pub mod copied_pool;
 mod disks;
+pub mod draining;
 pub mod failure;
 mod healing;
 mod ids;

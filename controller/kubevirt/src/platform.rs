@@ -133,7 +133,7 @@ impl Platform for KubeVirt {
         let metadata = &machine.metadata;
         let mut patch = release::release_machine(metadata, machine.finalizers);
         if let Some(Value::Array(operations)) = &mut patch {
-            operations.extend(release::remove_restart_mark(metadata));
+            operations.extend(release::remove_step_marks(metadata));
         }
         PatchBody::Json(patch.unwrap_or_else(|| json!([])))
     }
@@ -310,7 +310,7 @@ impl Finalizers<KubeVirtPoolObject, KubeVirtMachineObject> for KubeVirt {
         let mut patch = release::remove_finalizer(patch_target(&machine.metadata).uid, machine.finalizers)?;
         // A machine can outlive its pool.
         if let Value::Array(operations) = &mut patch {
-            operations.extend(release::remove_restart_mark(&machine.metadata));
+            operations.extend(release::remove_step_marks(&machine.metadata));
         }
         Some(patch)
     }

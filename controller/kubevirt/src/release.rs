@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use vmpool_api::OwnerIdentity;
 use vmpool_api::kubevirt::annotations::MACHINES_OF;
 use vmpool_engine::copied_pool;
+use vmpool_engine::draining::MARK as DRAINING;
 use vmpool_engine::model::ObjectId;
 use vmpool_engine::protection::RESTARTING;
 use vmpool_platform::owner::{is_a, is_owner};
@@ -90,12 +91,12 @@ pub fn release_machine(machine: &ObjectMeta, finalizers: FinalizerSummary) -> Op
         .then(|| Value::Array([vec![test_operation("/metadata/uid", uid)], changes].concat()))
 }
 
-/// The operation that removes the mark of a restart from a machine, which no controller would remove any
-/// more; `None` if it is not marked.
-pub fn remove_restart_mark(machine: &ObjectMeta) -> Option<Value> {
-    let is_marked = machine.annotations.as_ref().is_some_and(|map| map.contains_key(RESTARTING));
-    let path = metadata_path("annotations", RESTARTING);
-    is_marked.then(|| json!({ "op": "remove", "path": path }))
+/// The operations that remove the marks of a restart and of a drain from a machine, which no controller would
+/// remove any more.
+pub fn remove_step_marks(machine: &ObjectMeta) -> impl Iterator<Item = Value> + '_ {
+    let marks = [RESTARTING, DRAINING].into_iter();
+    let marks = marks.filter(|key| machine.annotations.as_ref().is_some_and(|map| map.contains_key(*key)));
+    marks.map(|key| json!({ "op": "remove", "path": metadata_path("annotations", key) }))
 }
 
 /// The JSON patch that makes a DataVolume or a claim outlive `machine`, which is being removed: it removes

@@ -312,6 +312,8 @@ words!(
         StorageChanged => "storage_changed",
         /// It did not start.
         Unhealthy => "unhealthy",
+        /// Its hooks released it, and another machine takes its place.
+        Recycled => "recycled",
     }
 );
 

@@ -28,7 +28,8 @@ impl RemovalMetrics {
     pub(crate) fn deleted(&self, reason: DeleteReason) {
         let reason = match reason {
             DeleteReason::Surplus => Deletion::Surplus,
-            DeleteReason::Targeted => Deletion::Targeted,
+            DeleteReason::Targeted { .. } => Deletion::Targeted,
+            DeleteReason::Recycled => Deletion::Recycled,
             DeleteReason::StorageChanged { .. } => Deletion::StorageChanged,
             DeleteReason::Unhealthy => Deletion::Unhealthy,
         };

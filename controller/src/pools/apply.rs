@@ -243,6 +243,8 @@ async fn perform_action<P: Platform>(
             restart::restart_instance(context, pool, machine, instance, revision).await
         }
         PoolAction::EndRestart { machine } => repair::end_restart(context, pool, machine).await,
+        PoolAction::BeginDrain { machine, mark } => repair::begin_drain(context, pool, machine, mark).await,
+        PoolAction::EndDrain { machine } => repair::end_drain(context, pool, machine).await,
         PoolAction::ShortenProtection { machine, until } => {
             repair::shorten_protection(context, pool, machine, *until).await
         }
@@ -262,7 +264,7 @@ async fn perform_action<P: Platform>(
         PoolAction::Detach { machine, position, disk } => {
             repair::detach_shared_disk(context, pool, machine, *position, disk).await
         }
-        PoolAction::Delete { machine, reason: reason @ DeleteReason::Targeted } => {
+        PoolAction::Delete { machine, reason: reason @ DeleteReason::Targeted { forced: true } } => {
             delete::delete_by_uid(context, pool, machine, *reason).await
         }
         PoolAction::Delete { machine, reason } => {

@@ -54,6 +54,12 @@ pub enum EventReason {
     /// The controller changed the end of the protection of a machine, which could not be read or was too
     /// late.
     ProtectionShortened,
+    /// A machine finishes the work of its guest before it leaves or restarts.
+    DrainBegan,
+    /// A machine drains no longer, because its step does not follow.
+    DrainEnded,
+    /// A machine leaves or restarts although its hooks are not released, because its deadline has passed.
+    DrainDeadlinePassed,
     /// Writing a changed template to a machine failed.
     FailedTemplateUpdate,
     /// A reservation of a targeted removal expired.
@@ -95,6 +101,9 @@ impl EventReason {
             Self::TemplateApplied => "TemplateApplied",
             Self::RestartRequested => "RestartRequested",
             Self::ProtectionShortened => "ProtectionShortened",
+            Self::DrainBegan => "DrainBegan",
+            Self::DrainEnded => "DrainEnded",
+            Self::DrainDeadlinePassed => "DrainDeadlinePassed",
             Self::FailedTemplateUpdate => "FailedTemplateUpdate",
             Self::ReservationExpired => "ReservationExpired",
             Self::InvalidSettings => "InvalidSettings",
@@ -127,6 +136,7 @@ impl EventReason {
             Self::ReservationExpired => "Remove",
             Self::InvalidSettings | Self::TemplateUnresolved(_) | Self::FailedRead => "Read",
             Self::MachineNotStarted => "Start",
+            Self::DrainBegan | Self::DrainEnded | Self::DrainDeadlinePassed => "Drain",
             Self::OtherControllerActive => "Reconcile",
         }
     }
@@ -145,6 +155,7 @@ impl EventReason {
                 | Self::FailedRevisionPruning
                 | Self::FailedTemplateUpdate
                 | Self::ProtectionShortened
+                | Self::DrainDeadlinePassed
                 | Self::ReservationExpired
                 | Self::InvalidSettings
                 | Self::TemplateUnresolved(_)

@@ -6,6 +6,7 @@ use serde::Serialize;
 use vmpool_controller::Preview;
 use vmpool_engine::model::{Naming, Restarts};
 use vmpool_engine::plan::{DeleteReason, DiskDeleteReason, Disruption};
+use vmpool_engine::protection::timestamp_text;
 use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::{Plan, PoolAction};
 use vmpool_platforms::TemplateEffect;
@@ -80,6 +81,18 @@ fn describe_step(preview: &Preview, action: &PoolAction, effects: &TemplateEffec
         PoolAction::Restart { machine: id, .. } => {
             ("restart", machine(&id.name), "so that its update takes effect".to_owned())
         }
+        PoolAction::BeginDrain { machine: id, mark } => (
+            "drain",
+            machine(&id.name),
+            format!(
+                "before {}: its hooks must be released, at the latest at {}",
+                mark.reason.step(),
+                timestamp_text(mark.deadline)
+            ),
+        ),
+        PoolAction::EndDrain { machine: id } => {
+            ("end the drain of", machine(&id.name), "it stays in the pool".to_owned())
+        }
         PoolAction::ShortenProtection { machine: id, .. } => (
             "shorten",
             format!("the protection of machine {}", id.name),
@@ -128,7 +141,8 @@ fn delete_reason(preview: &Preview, reason: DeleteReason) -> String {
         DeleteReason::Surplus => {
             format!("surplus, {}", preview.pool.scale_down_policy.description())
         }
-        DeleteReason::Targeted => "the target of a targeted removal".to_owned(),
+        DeleteReason::Recycled => "its hooks released it; another machine takes its place".to_owned(),
+        DeleteReason::Targeted { .. } => "the target of a targeted removal".to_owned(),
         DeleteReason::StorageChanged { preserved } => {
             let storage = if preserved { "with its preserved storage" } else { "with new storage" };
             format!("the storage in its template changed, so it is created again {storage}")

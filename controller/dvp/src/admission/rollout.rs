@@ -3,10 +3,11 @@
 //!
 //! Annotations can change without the spec, so these rules are evaluated before an unchanged spec is allowed.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use vmpool_api::names::is_dns_label;
 use vmpool_api::{Share, ShareError, annotations};
 use vmpool_engine::admission::{RefusalCollector, Warning};
+use vmpool_engine::draining::{DRAIN, DRAIN_FIELD, parse_drain};
 use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
 use vmpool_engine::scale_up::provisioning_limit::{
     MAX_PROVISIONING, MAX_PROVISIONING_FIELD, describe_share_error,
@@ -171,8 +172,26 @@ fn limit_error(error: &ShareError) -> InvalidValue {
     InvalidValue::new(describe_share_error(error), "use a number from 1, or 1% to 100%, or remove it")
 }
 
-const ANNOTATED_FIELDS: [AnnotatedField; 6] =
-    [MAX_UNAVAILABLE, PAUSED, REVISION, HISTORY, PROTECTION, PROVISIONING];
+const DRAINING: AnnotatedField = AnnotatedField {
+    path: &[DRAIN_FIELD],
+    annotation: DRAIN,
+    rule: Rule::Drain,
+    annotation_rule: Rule::Drain,
+    validate_field: |value| parse_drain(value).is_err().then(|| InvalidValue::new(NO_DRAIN, DRAINS)),
+    // One spelling of each timeout.
+    parse_annotation: |text| {
+        let value: Option<Value> = serde_json::from_str(text).ok();
+        match value.and_then(|value| parse_drain(&value).ok()) {
+            Some(timeout) => Ok(json!({ "timeout": format!("{}s", timeout.as_secs_f64()) })),
+            None => Err(InvalidValue::new(NO_DRAIN, DRAINS)),
+        }
+    },
+};
+const NO_DRAIN: &str = "it is not an object with timeout, a duration from 0s to 24h";
+const DRAINS: &str = "use for example {\"timeout\": \"10m\"}, or remove it";
+
+const ANNOTATED_FIELDS: [AnnotatedField; 7] =
+    [MAX_UNAVAILABLE, PAUSED, REVISION, HISTORY, PROTECTION, PROVISIONING, DRAINING];
 
 /// The pinned revision.
 pub(super) fn pinned_revision(pool: ReviewedPool<'_>) -> Option<String> {

@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use vmpool_api::enums::RunPolicy;
 use vmpool_api::{annotations, labels};
 use vmpool_engine::Machine;
+use vmpool_engine::draining::Draining;
 use vmpool_engine::limits;
 use vmpool_engine::model::{DetachedDisk, DiskRef, MachineActivity};
 use vmpool_engine::protection::Protection;
@@ -50,6 +51,7 @@ pub(crate) fn read_machine(object: &DvpMachineObject) -> Machine {
             .any(|condition| condition.holds("Maintenance") && condition.reason == "RestoreInProgress"),
         detached: detached_disks(&map, &disks),
         protection: Protection::read(metadata.annotations.as_ref()),
+        draining: Draining::read(metadata.annotations.as_ref()),
         disks,
         ..Machine::blank(object_id(metadata))
     }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use vmpool_api::{GoDuration, Quantity, annotations};
 use vmpool_engine::condition::StatusCondition;
+use vmpool_engine::draining;
 use vmpool_engine::limits;
 use vmpool_engine::model::{ObjectId, PoolDiskTemplate, PublishedStatus, ScaleDownPolicy};
 use vmpool_engine::protection;
@@ -81,6 +82,8 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         object.metadata.annotations.as_ref(),
         &mut invalid_settings,
     );
+    let drain_timeout =
+        draining::read_drain(&spec.drain, object.metadata.annotations.as_ref(), &mut invalid_settings);
     validation_errors.truncate(limits::VALIDATION_ERRORS);
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
     // They become a message of the status and can quote long values.
@@ -97,6 +100,7 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         max_protection,
         max_provisioning,
         storage_classes: read_storage_classes(spec),
+        drain_timeout,
         rollout,
         disks,
         name_block,

@@ -1,9 +1,11 @@
 //! Machines: the facts that the engine reads.
 
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::draining::{DrainMark, Draining};
 use crate::ids::{ObjectId, Uid};
 use crate::membership::owner::Owner;
 use crate::protection::Protection;
@@ -196,6 +198,8 @@ pub struct Machine {
     pub waits_for_storage: bool,
     /// What its annotations say about protection; `None` if they say nothing.
     pub protection: Option<Arc<Protection>>,
+    /// What its annotations say about draining; `None` if they say nothing.
+    pub draining: Option<Arc<Draining>>,
     /// What it refers to outside the pool, such as pinned copies.
     pub references: Arc<MachineReferences>,
     /// Names of its volumes, on a platform that creates storage from templates in the machine. Machines of
@@ -255,6 +259,7 @@ impl Machine {
             problem: None,
             waits_for_storage: false,
             protection: None,
+            draining: None,
             references: MachineReferences::none(),
             volumes: Arc::default(),
         }
@@ -282,7 +287,23 @@ impl Machine {
         self.activity == MachineActivity::Running
             && !self.is_protected(now)
             && !self.is_restarting()
+            && self.drain_mark().is_none()
             && !self.stop_requested
+    }
+
+    /// The mark of its drain; `None` if it is not draining.
+    pub fn drain_mark(&self) -> Option<&DrainMark> {
+        self.draining.as_ref()?.mark.as_ref()
+    }
+
+    /// Whether its guest runs and a hook holds up its deletion and its restart: its drain has not begun, or
+    /// waits. `timeout` is the setting of its pool.
+    pub fn must_drain(&self, now: Timestamp, timeout: Duration) -> bool {
+        let holds = |draining: &Draining| {
+            !draining.hooks.is_empty()
+                && (draining.mark.is_none() || draining.waiting_mark(now, timeout).is_some())
+        };
+        self.runs() && !timeout.is_zero() && self.draining.as_deref().is_some_and(holds)
     }
 
     /// Whether a user has stopped it, so that it needs nothing until it is started, and its deletion stops no

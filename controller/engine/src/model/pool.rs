@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::activity::{ActivityEntry, Writers};
 use crate::condition::{ConditionReason, StatusCondition};
+use crate::draining;
 use crate::failure::{FailureReason, PoolFailure, summarize_messages};
 use crate::ids::ObjectId;
 use crate::model::disk::{Disk, DiskState};
@@ -383,6 +384,8 @@ pub struct PoolSpec {
     /// The storage classes that the templates of disks name, each once; an empty name for templates without
     /// one, and for a pool without templates.
     pub storage_classes: Arc<[Arc<str>]>,
+    /// For how long a machine with hooks may drain; zero if machines do not drain.
+    pub drain_timeout: Duration,
     /// How the controller names machines.
     pub naming: Naming,
     /// How the controller applies the revision to existing machines.
@@ -439,6 +442,7 @@ impl PoolSpec {
             max_protection: protection::DEFAULT_MAXIMUM,
             max_provisioning: None,
             storage_classes: Arc::default(),
+            drain_timeout: draining::DEFAULT_TIMEOUT,
             naming: Naming::Random,
             rollout: RolloutPolicy::default(),
             disks: Vec::new(),
@@ -542,6 +546,18 @@ impl Pool {
     /// Whether the rollout is paused or held, so that the controller updates no further machine.
     pub fn rollout_stands_still(&self) -> bool {
         self.rollout.paused || self.revision.held
+    }
+
+    /// Whether an update to the current revision may make the platform restart the guest of the machine without
+    /// an approval.
+    pub fn may_restart_for_update(&self, machine: &Machine) -> bool {
+        let keeps_guest = || {
+            matches!(
+                self.transition(machine.written.as_ref(), &self.revision.id),
+                InstanceTransition::None | InstanceTransition::Record | InstanceTransition::LiveUpdate
+            )
+        };
+        self.rollout.restarts == Restarts::ByPlatform && machine.restarts_itself && !keeps_guest()
     }
 
     /// Whether a machine with this revision has the current template.

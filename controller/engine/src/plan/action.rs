@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::draining::DrainMark;
 use crate::failure::FailureReason;
 use crate::ids::{ObjectId, Uid};
 use crate::model::{DiskAnnotations, DiskDraft, Draft};
@@ -60,6 +61,18 @@ pub enum PoolAction {
     },
     /// Remove the mark that the machine is being restarted, so that it can be claimed again.
     EndRestart {
+        /// The machine.
+        machine: ObjectId,
+    },
+    /// Mark a machine with hooks as draining, at the version that was read.
+    BeginDrain {
+        /// The machine.
+        machine: ObjectId,
+        /// The mark.
+        mark: DrainMark,
+    },
+    /// Remove the mark of a machine that drained for a step which does not follow.
+    EndDrain {
         /// The machine.
         machine: ObjectId,
     },
@@ -230,7 +243,10 @@ pub enum DeleteReason {
     /// The pool has more machines than desired.
     Surplus,
     /// It is the target of an accepted targeted removal.
-    Targeted,
+    Targeted {
+        /// Whether it is deleted in any state, without a drain.
+        forced: bool,
+    },
     /// The storage in its template changed, so that it is created again.
     StorageChanged {
         /// Whether the next machine with its name uses its storage.
@@ -238,6 +254,8 @@ pub enum DeleteReason {
     },
     /// It does not start, so that it is created again.
     Unhealthy,
+    /// It serves no longer, so that another machine is created in its place.
+    Recycled,
 }
 
 /// Why a disk of the pool is deleted.
@@ -305,6 +323,8 @@ impl PoolAction {
             Self::Relabel { .. }
             | Self::Release { .. }
             | Self::AddFinalizer { .. }
+            | Self::BeginDrain { .. }
+            | Self::EndDrain { .. }
             | Self::ShortenProtection { .. } => ApplyStage::Relabel,
             Self::RemoveFinalizer { .. }
             | Self::EndDeletion { .. }
@@ -337,7 +357,12 @@ impl PoolAction {
     pub(crate) fn is_recreation(&self) -> bool {
         matches!(
             self,
-            Self::Delete { reason: DeleteReason::StorageChanged { .. } | DeleteReason::Unhealthy, .. }
+            Self::Delete {
+                reason: DeleteReason::StorageChanged { .. }
+                    | DeleteReason::Unhealthy
+                    | DeleteReason::Recycled,
+                ..
+            }
         )
     }
 
@@ -356,6 +381,8 @@ impl PoolAction {
             | Self::EndDeletion { machine }
             | Self::Restart { machine, .. }
             | Self::EndRestart { machine }
+            | Self::BeginDrain { machine, .. }
+            | Self::EndDrain { machine }
             | Self::ShortenProtection { machine, .. }
             | Self::Release { machine, .. } => &machine.name,
             Self::AdoptDisk { disk, .. }
@@ -386,6 +413,8 @@ impl PoolAction {
             | Self::RemovePoolFinalizer
             | Self::RecordRevision { .. }
             | Self::EndRestart { .. }
+            | Self::BeginDrain { .. }
+            | Self::EndDrain { .. }
             | Self::ShortenProtection { .. }
             | Self::PruneRecord { .. } => FailureReason::FailedRepair,
             Self::PruneRevision { .. } | Self::DeleteCopy { .. } => FailureReason::FailedRevisionPruning,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::action::ApplyStage;
+use crate::draining::DrainReason;
 use crate::ids::ObjectId;
 use crate::protection::timestamp_text;
 
@@ -111,6 +112,17 @@ pub enum Blocker {
         /// The disk.
         disk: Arc<str>,
     },
+    /// A machine drains.
+    Drain {
+        /// The machine.
+        machine: Arc<str>,
+        /// What waits.
+        reason: DrainReason,
+        /// The hooks that are not released.
+        hooks: Vec<Arc<str>>,
+        /// When the step is taken although they are not.
+        deadline: Timestamp,
+    },
     /// A machine is protected.
     Protection {
         /// The machine.
@@ -157,6 +169,15 @@ impl fmt::Display for Blocker {
                 write!(f, "machine {machine} is not {what} while it is protected")?;
                 until.map_or(Ok(()), |until| write!(f, ", until {}", timestamp_text(until)))
             }
+            Self::Drain { machine, reason, hooks, deadline } => {
+                write!(
+                    f,
+                    "machine {machine} drains before {}: it waits for {}, until {}",
+                    reason.step(),
+                    list_hooks(hooks),
+                    timestamp_text(*deadline)
+                )
+            }
             Self::UnconfirmedCreate { name } => {
                 write!(
                     f,
@@ -165,4 +186,10 @@ impl fmt::Display for Blocker {
             }
         }
     }
+}
+
+/// The hooks, for a sentence: `hook agent`, or `hooks agent, backup`.
+fn list_hooks(hooks: &[Arc<str>]) -> String {
+    let word = if hooks.len() == 1 { "hook" } else { "hooks" };
+    format!("{word} {}", hooks.join(", "))
 }

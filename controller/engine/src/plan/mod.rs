@@ -13,11 +13,12 @@
 //! 7. `create`: missing machines.
 //! 8. `rollout`: machines without the current revision.
 //! 9. `restart`: instances without the revision of their machine.
-//! 10. `loss_limits`: how many creates remain while other clients take away what the pool creates.
-//! 11. `disk_collection`: free disks that are too old.
-//! 12. `expand`: disks that are smaller than their template requires.
-//! 13. `revisions`: revisions to store and to delete.
-//! 14. `record`: entries of the removal record that can be removed.
+//! 10. `draining`: machines that finish the work of their guest first, and drains whose step does not follow.
+//! 11. `loss_limits`: how many creates remain while other clients take away what the pool creates.
+//! 12. `disk_collection`: free disks that are too old.
+//! 13. `expand`: disks that are smaller than their template requires.
+//! 14. `revisions`: revisions to store and to delete.
+//! 15. `record`: entries of the removal record that can be removed.
 
 pub(crate) mod action;
 pub(crate) mod blocker;
@@ -25,6 +26,7 @@ pub(crate) mod observed;
 pub(crate) mod result;
 
 use crate::disks::{self, allocation, disk_collection, expand};
+use crate::draining;
 use crate::healing::heal;
 use crate::membership::{self, finalizers, loss_limits};
 use crate::protection;
@@ -42,7 +44,7 @@ pub use blocker::{Blocker, LimitedProvisioning, ProtectedStep, ProvisioningScope
 pub use observed::{
     COLLECTION_GRACE, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot, START_TIMEOUT, mark_superseded,
 };
-pub use result::Plan;
+pub use result::{ExpiredDrain, Plan};
 
 /// Decides what to write. If the pool has converged, the plan is empty.
 ///
@@ -69,11 +71,14 @@ pub fn plan_pass(observed: &ObservedPool<'_>) -> Plan {
     let mut free_disks = allocation::FreeDisks::new(observed);
     let disks::DiskCheckResult { repairs, growth } =
         disks::plan_disk_repairs(observed, &mut free_disks, &mut plan);
-    remove::plan_removals(observed, &mut plan);
+    // The planners of steps that stop a guest share one `DrainPlanner`.
+    let mut drains = draining::DrainPlanner::new(observed);
+    remove::plan_removals(observed, &mut drains, &mut plan);
     heal::plan_autohealing(observed, &mut plan);
     create::plan_creates(observed, &mut free_disks, repairs, &mut plan);
-    rollout::plan_rollout(observed, &mut free_disks, &mut plan);
-    restart::plan_restarts(observed, &mut plan);
+    rollout::plan_rollout(observed, &mut free_disks, &mut drains, &mut plan);
+    restart::plan_restarts(observed, &mut drains, &mut plan);
+    drains.plan_drains(&mut plan);
     loss_limits::keep_irreplaceable(observed, &mut plan);
     loss_limits::limit_disks(observed, &mut plan);
     disk_collection::plan_disk_collection(observed, &free_disks, &mut plan);

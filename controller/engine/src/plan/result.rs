@@ -25,6 +25,17 @@ pub struct Plan {
     /// Disks that are neither free nor in use yet, for example a disk that a deleted machine still mounts.
     /// [`PassMemory::await_disks`](crate::PassMemory::await_disks) records since when.
     pub awaited: Vec<Arc<str>>,
+    /// The machines whose drains reached their deadlines.
+    pub expired_drains: Vec<ExpiredDrain>,
+}
+
+/// A machine whose step follows although hooks are not released, because the deadline of its drain has passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpiredDrain {
+    /// The machine.
+    pub machine: Arc<str>,
+    /// The hooks that are not released.
+    pub hooks: Vec<Arc<str>>,
 }
 
 /// Which part of the necessary repairs a plan contains.
@@ -54,6 +65,8 @@ impl Plan {
             // A guest that ended does not come back, so a pause must hold even if the cache does not show it
             // yet.
             | PoolAction::Restart { .. }
+            // The guest stops to accept work.
+            | PoolAction::BeginDrain { .. }
             | PoolAction::PruneRecord { .. } => true,
             PoolAction::Relabel { .. }
             | PoolAction::Release { .. }
@@ -69,6 +82,7 @@ impl Plan {
             | PoolAction::RemoveFinalizer { preserve_storage: true, .. }
             | PoolAction::EndDeletion { .. }
             | PoolAction::EndRestart { .. }
+            | PoolAction::EndDrain { .. }
             | PoolAction::ShortenProtection { .. }
             | PoolAction::AnnotateDisk { .. }
             | PoolAction::ExpandDisk { .. }

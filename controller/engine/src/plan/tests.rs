@@ -337,7 +337,7 @@ proptest! {
             });
             of.collect::<std::collections::BTreeSet<_>>()
         };
-        prop_assert_eq!(chosen(DeleteReason::Targeted), named.iter().map(|machine| machine.id.clone()).collect());
+        prop_assert_eq!(chosen(DeleteReason::Targeted { forced: false }), named.iter().map(|machine| machine.id.clone()).collect());
 
         let surplus = others.len().saturating_sub(world.pool.desired);
         let surplus = if world.pool.scale_down_policy == ScaleDownPolicy::Explicit { 0 } else { surplus };

@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use super::progress::{RolloutProgress, RolloutState};
 use crate::disks::allocation::FreeDisks;
+use crate::draining::{DrainPlanner, DrainReason};
 use crate::ids::Uid;
 use crate::membership::adoption;
 use crate::model::{InstanceTransition, Machine, MachineActivity, Restarts};
@@ -39,7 +40,12 @@ use crate::plan::result::Plan;
 use crate::protection::protected;
 use crate::revisions::RevisionId;
 
-pub(crate) fn plan_rollout(observed: &ObservedPool<'_>, free_disks: &mut FreeDisks<'_>, plan: &mut Plan) {
+pub(crate) fn plan_rollout<'a>(
+    observed: &'a ObservedPool<'a>,
+    free_disks: &mut FreeDisks<'_>,
+    drains: &mut DrainPlanner<'a>,
+    plan: &mut Plan,
+) {
     let pool = observed.pool;
     if let Some(left) = observed.memory.rollout_attempts.next_overdue(observed.uptime) {
         plan.requeue_in(left);
@@ -66,7 +72,7 @@ pub(crate) fn plan_rollout(observed: &ObservedPool<'_>, free_disks: &mut FreeDis
     unrecorded.retain(|machine| !leaving.contains(&machine.id.uid));
     record_effective_revision(observed, unrecorded, plan);
     if !outdated.is_empty() {
-        update_outdated_machines(observed, free_disks, outdated, plan);
+        update_outdated_machines(observed, free_disks, drains, outdated, plan);
     }
 }
 
@@ -102,10 +108,11 @@ fn record_effective_revision(
 }
 
 /// Writes the revision to as many outdated machines as the budget and the backoff allow.
-fn update_outdated_machines(
-    observed: &ObservedPool<'_>,
+fn update_outdated_machines<'a>(
+    observed: &'a ObservedPool<'a>,
     free_disks: &mut FreeDisks<'_>,
-    outdated: Vec<&Arc<Machine>>,
+    drains: &mut DrainPlanner<'a>,
+    outdated: Vec<&'a Arc<Machine>>,
     plan: &mut Plan,
 ) {
     let (pool, attempts) = (observed.pool, &observed.memory.rollout_attempts);
@@ -166,6 +173,10 @@ fn update_outdated_machines(
             MachineActivity::Running => Disruption::Budgeted,
             MachineActivity::Stopping | MachineActivity::NotRunning => Disruption::NotRunning,
         };
+        let stops_guest = disruption == Disruption::Budgeted && pool.may_restart_for_update(machine);
+        if stops_guest && !drains.is_drained(machine, DrainReason::Rollout, plan) {
+            continue;
+        }
         plan_machine_update(observed, free_disks, machine, disruption, plan);
     }
     if more && plan.actions.len() > others {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::draining::is_draining_for_rollout;
 use crate::model::{DiskRef, InstanceTransition, Machine, MachineActivity, Pool, Restarts};
 use crate::plan::observed::ObservedPool;
 use crate::revisions::RevisionId;
@@ -210,8 +211,9 @@ impl RolloutProgress {
 
     /// Whether the machine uses disruption budget, so that updating it uses no more.
     #[expect(clippy::unused_self, reason = "the count and the question must not drift apart")]
-    pub(super) fn uses_budget(&self, observed: &ObservedPool<'_>, machine: &Machine) -> bool {
+    pub(crate) fn uses_budget(&self, observed: &ObservedPool<'_>, machine: &Machine) -> bool {
         is_unavailable(machine)
+            || is_draining_for_rollout(machine)
             || lacks_an_instance(observed.pool, machine)
             || machine.instance.as_ref().is_some_and(|instance| {
                 observed.memory.restarts.is_requested(&instance.id.uid, observed.uptime)

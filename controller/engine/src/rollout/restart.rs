@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::progress::{RolloutProgress, required_transition};
+use crate::draining::{DrainPlanner, DrainReason, is_draining_for_rollout};
 use crate::ids::Uid;
 use crate::model::{Instance, InstanceTransition, Machine, MachineActivity, Pool, Restarts};
 use crate::plan::action::{ApplyStage, DeleteReason, PoolAction};
@@ -24,7 +25,11 @@ use crate::plan::observed::ObservedPool;
 use crate::plan::result::Plan;
 use crate::protection::protected;
 
-pub(crate) fn plan_restarts(observed: &ObservedPool<'_>, plan: &mut Plan) {
+pub(crate) fn plan_restarts<'a>(
+    observed: &'a ObservedPool<'a>,
+    drains: &mut DrainPlanner<'a>,
+    plan: &mut Plan,
+) {
     let (pool, memory) = (observed.pool, observed.memory);
     let rollout = &pool.rollout;
     end_restarts(observed, plan);
@@ -88,7 +93,8 @@ pub(crate) fn plan_restarts(observed: &ObservedPool<'_>, plan: &mut Plan) {
     waiting.sort_by(|one, other| {
         let (a, b) = (one.machine, other.machine);
         // A lost request is repeated before another machine uses the budget.
-        let marked = b.is_restarting().cmp(&a.is_restarting());
+        let begun = |machine: &Machine| machine.is_restarting() || is_draining_for_rollout(machine);
+        let marked = begun(b).cmp(&begun(a));
         let refused = memory.was_refused(&a.id.name).cmp(&memory.was_refused(&b.id.name));
         one.is_ready()
             .cmp(&other.is_ready())
@@ -98,13 +104,18 @@ pub(crate) fn plan_restarts(observed: &ObservedPool<'_>, plan: &mut Plan) {
     });
     let mut chosen = Vec::new();
     for outdated in waiting {
-        if outdated.is_ready() {
+        // A machine that drains for the rollout uses budget already.
+        if outdated.is_ready() && !is_draining_for_rollout(outdated.machine) {
             if budget == 0 {
                 continue;
             }
             budget -= 1;
         }
-        chosen.push(outdated.action(pool));
+        // A restart that was requested before is completed.
+        let machine = outdated.machine;
+        if machine.is_restarting() || drains.is_drained(machine, DrainReason::Rollout, plan) {
+            chosen.push(outdated.action(pool));
+        }
     }
     if chosen.len() > width {
         // The next pass, which starts at once, plans the rest.

@@ -1,9 +1,10 @@
 //! Removal: the accepted targets, and the surplus of other machines.
 //!
-//! Of the surplus, machines that have never been ready leave first: they serve no client yet, and a pool that
+//! Of the surplus, draining machines leave first, and then machines that have never been ready: they serve no client yet, and a pool that
 //! grows and shrinks again would otherwise lose its serving machines. Only then the policy decides. With an
 //! order by ordinals, only the ordinal decides.
 
+use crate::draining::{DrainPlanner, DrainReason};
 use crate::failure::FailureReason;
 use crate::ids::Uid;
 use crate::model::Machine;
@@ -16,7 +17,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) fn plan_removals(observed: &ObservedPool<'_>, plan: &mut Plan) {
+pub(crate) fn plan_removals<'a>(
+    observed: &'a ObservedPool<'a>,
+    drains: &mut DrainPlanner<'a>,
+    plan: &mut Plan,
+) {
     let record = &observed.pool.record;
     let accepted: BTreeSet<&Uid> = record.accepted().map(|target| &target.uid).collect();
     // A target that is already terminating needs no deletion. `replicas` was lowered for it, so it is not
@@ -30,17 +35,28 @@ pub(crate) fn plan_removals(observed: &ObservedPool<'_>, plan: &mut Plan) {
         return;
     }
     plan.wants.remove = true;
+    let forced = |machine: &Machine| record.is_forced(&machine.id.uid);
+    let targets = targets.into_iter().map(|machine| {
+        let reason = DeleteReason::Targeted { forced: forced(machine) };
+        (machine, reason)
+    });
+    let surplus = surplus.into_iter().map(|machine| (machine, DeleteReason::Surplus));
+    let mut leaving: Vec<(&Arc<Machine>, DeleteReason)> = targets.chain(surplus).collect();
+    leaving.retain(|(machine, reason)| match reason {
+        DeleteReason::Targeted { forced: true } => true,
+        DeleteReason::Targeted { forced: false } => {
+            drains.is_drained(machine, DrainReason::TargetedRemoval, plan)
+        }
+        _ => drains.is_drained(machine, DrainReason::ScaleDown, plan),
+    });
     let width = match observed.memory.backoff(ApplyStage::Remove).batch_size(observed.uptime) {
         Ok(width) => width,
         Err(left) => return plan.back_off(ApplyStage::Remove, left),
     };
-    if width < targets.len() + surplus.len() {
+    if width < leaving.len() {
         // The next pass, which starts at once, plans the rest.
         plan.requeue_in(Duration::ZERO);
     }
-    let targets = targets.into_iter().map(|machine| (machine, DeleteReason::Targeted));
-    let surplus = surplus.into_iter().map(|machine| (machine, DeleteReason::Surplus));
-    let mut leaving: Vec<(&Arc<Machine>, DeleteReason)> = targets.chain(surplus).collect();
     // The machines are chosen. Those whose deletion was rejected come last, so that they do not delay the
     // others.
     leaving.sort_by_key(|(machine, _)| observed.memory.was_refused(&machine.id.name));
@@ -84,8 +100,10 @@ fn surplus_machines<'a>(
     // Machines with an unconfirmed deletion come first.
     let sure = |machine: &Machine| !observed.memory.is_delete_unconfirmed(&machine.id.uid, observed.uptime);
     let stays_longer = |machine: &Machine| !policy.is_by_ordinal() && observed.has_been_ready(machine);
+    // A draining machine has been chosen before.
+    let is_chosen = |machine: &Machine| !policy.is_by_ordinal() && machine.drain_mark().is_some();
     let order = |a: &&Arc<Machine>, b: &&Arc<Machine>| {
-        let key = |machine: &Machine| (sure(machine), stays_longer(machine));
+        let key = |machine: &Machine| (sure(machine), !is_chosen(machine), stays_longer(machine));
         key(a).cmp(&key(b)).then_with(|| policy.compare(a, b))
     };
     // Most machines stay, and their order does not matter. Only the others are sorted, so that the pass stays

@@ -11,6 +11,7 @@ use super::instances::ModelStorage;
 use super::retained_disks::RetainedDisks;
 use super::revisions::ModelRevisions;
 use super::targeted_removals::TargetedRemovals;
+use crate::draining::{DrainMark, Draining};
 use crate::ledger::{LedgerFacts, VersionedFacts};
 use crate::model::{
     Disk, DiskDraft, DiskRef, Draft, Finalizer, Machine, MachineActivity, Naming, ObjectId, Owner, Pool,
@@ -463,6 +464,31 @@ impl Api {
         let mut protection = Arc::unwrap_or_clone(protection.ok_or(RequestRefusal::Conflict)?);
         protection.until = Some(ProtectionEnd::At(until));
         self.change(id, |machine| machine.protection = Some(Arc::new(protection)))
+    }
+
+    /// The controller marks a machine with hooks. It reads the machine first, so that no version is lost.
+    pub(super) fn begin_drain(
+        &mut self,
+        id: &ObjectId,
+        mark: &DrainMark,
+    ) -> Result<VersionedFacts<Machine>, RequestRefusal> {
+        let machine = self.machines.find(id)?;
+        if machine.is_protected(self.timestamp()) || machine.terminating {
+            return Err(RequestRefusal::Conflict);
+        }
+        let draining = machine.draining.filter(|draining| !draining.hooks.is_empty());
+        let mut draining = Arc::unwrap_or_clone(draining.ok_or(RequestRefusal::Conflict)?);
+        draining.mark = Some(mark.clone());
+        self.change(id, |machine| machine.draining = Some(Arc::new(draining)))
+    }
+
+    /// The controller removes the mark of a drain.
+    pub(super) fn end_drain(&mut self, id: &ObjectId) -> Result<VersionedFacts<Machine>, RequestRefusal> {
+        let draining = self.machines.find(id)?.draining.ok_or(RequestRefusal::Conflict)?;
+        let hooks = draining.hooks.clone();
+        self.change(id, |machine| {
+            machine.draining = (!hooks.is_empty()).then(|| Arc::new(Draining { hooks, mark: None }));
+        })
     }
 
     pub(super) fn repoint(

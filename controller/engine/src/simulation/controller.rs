@@ -426,7 +426,7 @@ impl SimulatedController {
     /// The version that a deletion requires: a target is deleted in any state.
     fn planned(&self, machine: &ObjectId, reason: DeleteReason) -> Option<u64> {
         let version = || self.machine_versions.get(&machine.name).copied().unwrap_or_default();
-        (reason != DeleteReason::Targeted).then(version)
+        (!matches!(reason, DeleteReason::Targeted { forced: true })).then(version)
     }
 
     /// The disks of a machine are created after it.
@@ -501,6 +501,8 @@ impl SimulatedController {
                 if let PoolAction::Update { machine, .. }
                 | PoolAction::RecordRevision { machine, .. }
                 | PoolAction::ShortenProtection { machine, .. }
+                | PoolAction::BeginDrain { machine, .. }
+                | PoolAction::EndDrain { machine }
                 | PoolAction::AddFinalizer { machine }
                 | PoolAction::Release { machine, .. }
                 | PoolAction::RemoveFinalizer { machine, .. }

@@ -380,6 +380,8 @@ fn action_text(action: &PoolAction) -> String {
         | PoolAction::EndDeletion { .. }
         | PoolAction::Restart { .. }
         | PoolAction::EndRestart { .. }
+        | PoolAction::BeginDrain { .. }
+        | PoolAction::EndDrain { .. }
         | PoolAction::ShortenProtection { .. } => format!("{action:?}"),
         PoolAction::Relabel { machine } => format!("relabel {machine}"),
         PoolAction::Release { machine, .. } => format!("release {machine}"),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::text::list_some_names;
+use crate::draining::DrainReason;
 use crate::model::Machine;
 use crate::plan::observed::ObservedPool;
 use crate::plan::{ApplyStage, Blocker};
@@ -27,6 +28,8 @@ impl BlockedSteps {
         }
         let (mut reserved, mut unconfirmed) = (BTreeSet::new(), BTreeSet::new());
         let mut waiting: Vec<(&Arc<str>, String)> = Vec::new();
+        // Draining machines, by the step that follows.
+        let (mut leaving, mut updating) = (Vec::new(), Vec::new());
         for blocker in blockers {
             match blocker {
                 Blocker::Reservation { machine } => drop(reserved.insert(&**machine)),
@@ -35,6 +38,10 @@ impl BlockedSteps {
                     waiting.push((&machine.name, blocker.to_string()));
                 }
                 Blocker::PendingDisk { machine, .. } => waiting.push((machine, blocker.to_string())),
+                Blocker::Drain { machine, reason, .. } => {
+                    let of_step = if *reason == DrainReason::Rollout { &mut updating } else { &mut leaving };
+                    of_step.push((machine, blocker.to_string()));
+                }
                 // Conditions of their own report these.
                 Blocker::UserAction(_)
                 | Blocker::Backoff { .. }
@@ -48,8 +55,11 @@ impl BlockedSteps {
         let mut count: Vec<String> = Vec::new();
         count.extend(describe_reservations(reserved.into_iter().collect()));
         count.extend(unconfirmed_creates(unconfirmed.into_iter().collect()));
-        count.extend(summarize_waiting_machines(of_creates));
-        Self { count, machines: summarize_waiting_machines(of_machines) }
+        count.extend(summarize_waiting_machines(of_creates, "wait for disks"));
+        count.extend(summarize_waiting_machines(leaving, "drain"));
+        let mut machines = summarize_waiting_machines(of_machines, "wait for disks");
+        machines.extend(summarize_waiting_machines(updating, "drain"));
+        Self { count, machines }
     }
 
     /// Why the number of machines is not the desired one yet.
@@ -105,13 +115,13 @@ fn unconfirmed_creates(machines: Vec<&str>) -> Option<String> {
     }
 }
 
-/// Some of these sentences in the order of the machines, and the number of the other machines.
-fn summarize_waiting_machines(mut waiting: Vec<(&Arc<str>, String)>) -> Vec<String> {
+/// Some of these sentences in the order of the machines, and the number of the other machines, which do `what`.
+fn summarize_waiting_machines(mut waiting: Vec<(&Arc<str>, String)>, what: &str) -> Vec<String> {
     waiting.sort_unstable();
     let more = waiting.len().saturating_sub(LISTED);
     let mut sentences: Vec<String> = waiting.into_iter().take(LISTED).map(|(_, sentence)| sentence).collect();
     if more > 0 {
-        sentences.push(format!("and {more} more wait for disks"));
+        sentences.push(format!("and {more} more {what}"));
     }
     sentences
 }

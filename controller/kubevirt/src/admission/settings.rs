@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use vmpool_api::kubevirt::annotations::{INSTANCETYPE_POLICY, NAME_GENERATION, REVISION_HISTORY_LIMIT};
 use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
 use vmpool_api::{DurationError, GoDuration, Share, ShareError};
+use vmpool_engine::draining::{DRAIN, DRAIN_FIELD, parse_drain};
 use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
 use vmpool_engine::scale_up::provisioning_limit::{
     MAX_PROVISIONING, MAX_PROVISIONING_FIELD, describe_share_error,
@@ -17,8 +18,9 @@ use super::pool::KubeVirtPoolView;
 use super::rule::Rule;
 
 /// The fields of the spec that this version of vmpool knows.
-const KNOWN: [&str; 13] = [
+const KNOWN: [&str; 14] = [
     "autohealing",
+    DRAIN_FIELD,
     "instancetypePolicy",
     MAX_PROTECTION_FIELD,
     MAX_PROVISIONING_FIELD,
@@ -90,6 +92,34 @@ pub(super) fn check_max_provisioning(
     {
         refuse(format!("metadata.annotations[{MAX_PROVISIONING}]"), annotation, &error);
     }
+}
+
+/// The field and the annotation for draining, as far as they change.
+pub(super) fn check_drain(
+    old: Option<KubeVirtPoolView<'_>>,
+    new: KubeVirtPoolView<'_>,
+    findings: &mut Findings,
+) {
+    let mut check = |path: String, value: &Value, before: Option<&Value>, is_valid: bool| {
+        if !(value.is_null() || before == Some(value) || is_valid) {
+            let reason = "it is not an object with timeout, a duration from 0s to 24h";
+            findings.refuse(
+                Rule::Drain,
+                path,
+                value,
+                reason,
+                "use for example {\"timeout\": \"10m\"}, or remove it",
+            );
+        }
+    };
+    let field = new.part(DRAIN_FIELD);
+    let before = old.map(|old| old.part(DRAIN_FIELD));
+    check(format!("spec.{DRAIN_FIELD}"), field, before, parse_drain(field).is_ok());
+    let annotation = new.annotation(DRAIN);
+    let parsed = annotation.as_str().and_then(|text| serde_json::from_str(text).ok());
+    let is_valid = parsed.is_some_and(|value: Value| parse_drain(&value).is_ok());
+    let before = old.map(|old| old.annotation(DRAIN));
+    check(format!("metadata.annotations[{DRAIN}]"), annotation, before, is_valid);
 }
 
 /// The field and the annotation that limit the number of stored revisions, as far as they change.

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use vmpool_api::kubevirt::annotations::STORAGE_REVISION;
 use vmpool_api::kubevirt::values::{PrintableStatus, RunStrategy};
 use vmpool_engine::model::{MachineActivity, MachineReferences, Selectable, StartHealth};
+use vmpool_engine::draining::Draining;
 use vmpool_engine::protection::Protection;
 use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::{Machine, limits};
@@ -69,6 +70,7 @@ pub(crate) fn read_machine(object: &KubeVirtMachineObject) -> Machine {
         volumes: object.storage.volumes.clone(),
         references: REFERENCES.get(&object.references, || Arc::new(object.references.clone())),
         protection,
+        draining: Draining::read(metadata.annotations.as_ref()),
         ..Machine::blank(id)
     }
 }

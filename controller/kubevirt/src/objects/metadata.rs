@@ -1,6 +1,7 @@
 //! The metadata of objects in caches.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use vmpool_engine::draining::HOOK_PREFIX;
 use vmpool_engine::limits;
 
 use super::super::keys::{FINALIZER, PREFIX};
@@ -44,7 +45,7 @@ pub(super) fn strip_cached_metadata(metadata: &mut ObjectMeta) -> FinalizerSumma
     metadata.finalizers = None;
     metadata.labels = None;
     if let Some(annotations) = &mut metadata.annotations {
-        annotations.retain(|key, _| key.starts_with(PREFIX));
+        annotations.retain(|key, _| key.starts_with(PREFIX) || key.starts_with(HOOK_PREFIX));
         if annotations.is_empty() {
             metadata.annotations = None;
         }

@@ -34,7 +34,8 @@ pub trait Wording: Send + Sync + 'static {
     /// The controller deleted a machine.
     fn deleted(_namespace: &str, machine: &ObjectId, reason: DeleteReason) -> String {
         let why = match reason {
-            DeleteReason::Surplus | DeleteReason::Targeted => "",
+            DeleteReason::Surplus | DeleteReason::Targeted { .. } => "",
+            DeleteReason::Recycled => ", whose hooks released it; another machine takes its place",
             DeleteReason::StorageChanged { preserved: false } => {
                 " with its storage, because the storage in the template changed"
             }

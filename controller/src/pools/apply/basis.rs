@@ -68,7 +68,11 @@ impl PlanBasis {
                 PoolAction::Delete {
                     machine,
                     reason:
-                        DeleteReason::Surplus | DeleteReason::StorageChanged { .. } | DeleteReason::Unhealthy,
+                        DeleteReason::Surplus
+                        | DeleteReason::StorageChanged { .. }
+                        | DeleteReason::Unhealthy
+                        | DeleteReason::Recycled
+                        | DeleteReason::Targeted { forced: false },
                 } => {
                     machines.extend([&machine.uid]);
                 }
@@ -92,7 +96,7 @@ impl PlanBasis {
                 | PoolAction::AdoptDisk { .. }
                 | PoolAction::Detach { .. }
                 | PoolAction::RecordRevision { .. }
-                | PoolAction::Delete { reason: DeleteReason::Targeted, .. }
+                | PoolAction::Delete { reason: DeleteReason::Targeted { forced: true }, .. }
                 | PoolAction::AddPoolFinalizer
                 | PoolAction::RemovePoolFinalizer
                 | PoolAction::AddFinalizer { .. }
@@ -100,6 +104,8 @@ impl PlanBasis {
                 | PoolAction::EndDeletion { .. }
                 | PoolAction::Restart { .. }
                 | PoolAction::EndRestart { .. }
+                | PoolAction::BeginDrain { .. }
+                | PoolAction::EndDrain { .. }
                 | PoolAction::ShortenProtection { .. }
                 | PoolAction::OpenNameBlock { .. }
                 | PoolAction::StoreRevision { .. }

@@ -71,9 +71,10 @@ async fn delete_machine<P: Platform>(
         DeleteReason::StorageChanged { preserved: false } | DeleteReason::Unhealthy => {
             writer.delete_dependents_first(kind, path, machine, version).await
         }
-        DeleteReason::StorageChanged { preserved: true } | DeleteReason::Surplus | DeleteReason::Targeted => {
-            writer.delete(kind, path, machine, version).await
-        }
+        DeleteReason::StorageChanged { preserved: true }
+        | DeleteReason::Surplus
+        | DeleteReason::Targeted { .. }
+        | DeleteReason::Recycled => writer.delete(kind, path, machine, version).await,
     }
 }
 
@@ -118,7 +119,7 @@ fn deleted_machine_outcome<P: Platform>(
     }
     // The event about a target is sent when its entry is removed from the record, because other programs
     // delete most targets.
-    let event = (reason != DeleteReason::Targeted).then(|| PoolEvent {
+    let event = (!matches!(reason, DeleteReason::Targeted { .. })).then(|| PoolEvent {
         reason: EventReason::SuccessfulDelete,
         name: machine.name.to_string(),
         note: P::Wording::deleted(&pool.facts.namespace, machine, reason),

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use kube::Resource;
 use kube::api::Patch;
 use serde_json::{Value, json};
+use vmpool_engine::draining::{DrainMark, MARK as DRAINING};
 use vmpool_engine::model::DiskDraft;
 use vmpool_engine::protection::{RESTARTING, UNTIL, timestamp_text};
 use vmpool_engine::{Machine, ObjectId, Pool};
@@ -88,6 +89,46 @@ pub(super) async fn shorten_protection<P: Platform>(
     })
 }
 
+/// Marks a machine with hooks as draining.
+pub(super) async fn begin_drain<P: Platform>(
+    context: &PoolContext<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+    mark: &DrainMark,
+) -> ActionOutcome {
+    let repair = Repair::labels(machine, "beginning the drain of");
+    let has_hooks = |live: &Machine| {
+        live.belongs_to(&pool.facts.id)
+            && !live.terminating
+            && !live.is_protected(context.leader.env.now())
+            && live.draining.as_ref().is_some_and(|draining| !draining.hooks.is_empty())
+    };
+    let body = json!({ "metadata": { "annotations": { DRAINING: mark.text() } } });
+    machine_write_outcome_with(patch_fitting_machine(context, pool, &repair, has_hooks, body).await, || {
+        let note = format!(
+            "machine {machine} drains before {}, until its hooks are released, at the latest until {}",
+            mark.reason.step(),
+            timestamp_text(mark.deadline)
+        );
+        vec![PoolEvent { reason: EventReason::DrainBegan, name: machine.name.to_string(), note }]
+    })
+}
+
+/// Removes the mark of a drain whose step does not follow.
+pub(super) async fn end_drain<P: Platform>(
+    context: &PoolContext<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+) -> ActionOutcome {
+    let repair = Repair::labels(machine, "ending the drain of");
+    let is_marked = |live: &Machine| live.belongs_to(&pool.facts.id) && live.draining.is_some();
+    let body = json!({ "metadata": { "annotations": { DRAINING: null } } });
+    machine_write_outcome_with(patch_fitting_machine(context, pool, &repair, is_marked, body).await, || {
+        let note = format!("machine {machine} drains no longer: it stays in the pool");
+        vec![PoolEvent { reason: EventReason::DrainEnded, name: machine.name.to_string(), note }]
+    })
+}
+
 /// Removes the mark that the machine is being restarted.
 pub(super) async fn end_restart<P: Platform>(
     context: &PoolContext<P>,
@@ -96,7 +137,7 @@ pub(super) async fn end_restart<P: Platform>(
 ) -> ActionOutcome {
     let repair = Repair::labels(machine, "removing the mark of a restart from");
     let is_marked = |live: &Machine| live.protection.as_ref().is_some_and(|known| known.restarting.is_some());
-    let body = json!({ "metadata": { "annotations": { RESTARTING: null } } });
+    let body = json!({ "metadata": { "annotations": { RESTARTING: null, DRAINING: null } } });
     machine_write_outcome(patch_fitting_machine(context, pool, &repair, is_marked, body).await)
 }
 

@@ -38,7 +38,9 @@ pub(super) async fn restart_instance<P: Platform>(
     };
     let facts = seen_facts(&live.0, P::read_machine);
     let is_marked = facts.facts.protection.as_ref().is_some_and(|known| known.restarting.is_some());
-    if facts.facts.is_protected(context.leader.env.now()) && !is_marked {
+    let now = context.leader.env.now();
+    let holds_guest = facts.facts.is_protected(now) || facts.facts.must_drain(now, pool.facts.drain_timeout);
+    if holds_guest && !is_marked {
         return ActionOutcome::changed(facts);
     }
     let mut outcome = ActionOutcome::default();

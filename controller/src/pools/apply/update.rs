@@ -133,6 +133,16 @@ async fn write_revision_to_machine<P: Platform>(
             let expected = disruption == Disruption::ForApproval;
             return Err(if expected { Unfit::Differs } else { Unfit::Changed });
         }
+        // A hook was set after the plan.
+        let (now, timeout) = (context.leader.env.now(), pool.facts.drain_timeout);
+        if changes_spec
+            && disruption == Disruption::Budgeted
+            && machine.must_drain(now, timeout)
+            && pool.facts.may_restart_for_update(machine)
+            && may_restart::<P>(live, &patch, machine)
+        {
+            return Err(Unfit::Changed);
+        }
         // If the spec does not change, the platform has nothing to evaluate.
         if patch.get("spec").is_none() && machine.has_spec_in_effect() {
             json_patch::merge(&mut patch, &P::record_revision(to));

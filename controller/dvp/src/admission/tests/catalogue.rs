@@ -263,6 +263,10 @@ pub(super) fn rule_examples() -> Vec<RuleExample> {
             Rule::MaxProvisioning,
             with(pool(), "/metadata/annotations", json!({ "vmpool.dev/max-provisioning": "0" })),
         ),
+        create(
+            Rule::Drain,
+            with(pool(), "/metadata/annotations", json!({ "vmpool.dev/drain": r#"{"timeout": "25h"}"# })),
+        ),
         create(Rule::RolloutAnnotation, with(pool(), "/metadata/annotations", json!({ PAUSED: "yes" }))),
         update(
             Rule::RolloutContradiction,

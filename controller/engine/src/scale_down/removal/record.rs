@@ -49,6 +49,8 @@ pub struct RecordedTarget {
     pub state: TargetState,
     /// The user who requested the removal, if known.
     pub by: Option<Arc<str>>,
+    /// Whether the machine is deleted although it is protected, and without a drain.
+    pub force: bool,
 }
 
 /// The entries of one pool, in the order in which they were added.
@@ -108,6 +110,12 @@ impl RemovalRecord {
         self.accepted().any(|accepted| accepted.uid == *target)
     }
 
+    /// Whether an accepted removal of this target was forced.
+    pub fn is_forced(&self, target: &Uid) -> bool {
+        let is_forced = |entry: &RecordedTarget| entry.force && entry.state == TargetState::Accepted;
+        self.entries.iter().any(|entry| is_forced(entry) && entry.target.uid == *target)
+    }
+
     /// Whether this request has a reservation of this target.
     pub fn holds(&self, request: &str, target: &Uid) -> bool {
         self.entries.iter().any(|entry| entry.is_of(request) && entry.target.uid == *target)
@@ -122,7 +130,7 @@ impl RemovalRecord {
     /// # Panics
     /// If `request` is empty.
     pub fn reserve(&mut self, request: &str, targets: &[ObjectId]) -> Result<(), RemovalRecordFull> {
-        self.enter(request, None, targets)
+        self.enter(request, None, false, targets)
     }
 
     /// As [`RemovalRecord::reserve`], with the user who requested the removal. If there is space for the
@@ -140,15 +148,44 @@ impl RemovalRecord {
         request: &str,
         targets: &[ObjectId],
     ) -> Result<(), RemovalRecordFull> {
+        self.enter_for(user, request, false, targets)
+    }
+
+    /// As [`RemovalRecord::reserve_for`], for a removal that ends the protection of its targets and does not
+    /// drain them.
+    ///
+    /// # Errors
+    /// As for [`RemovalRecord::reserve`].
+    ///
+    /// # Panics
+    /// If `request` is empty.
+    pub fn reserve_forced(
+        &mut self,
+        user: &str,
+        request: &str,
+        targets: &[ObjectId],
+    ) -> Result<(), RemovalRecordFull> {
+        self.enter_for(user, request, true, targets)
+    }
+
+    fn enter_for(
+        &mut self,
+        user: &str,
+        request: &str,
+        force: bool,
+        targets: &[ObjectId],
+    ) -> Result<(), RemovalRecordFull> {
         let user = &user[..user.floor_char_boundary(LIMIT_NAME)];
         let by = (!user.is_empty()).then(|| user.into());
-        self.enter(request, by.as_ref(), targets).or_else(|_| self.enter(request, None, targets))
+        self.enter(request, by.as_ref(), force, targets)
+            .or_else(|_| self.enter(request, None, force, targets))
     }
 
     fn enter(
         &mut self,
         request: &str,
         by: Option<&Arc<str>>,
+        force: bool,
         targets: &[ObjectId],
     ) -> Result<(), RemovalRecordFull> {
         assert!(!request.is_empty(), "a request has an identity");
@@ -165,6 +202,7 @@ impl RemovalRecord {
                 target: target.clone(),
                 state: TargetState::Reserved { request: request.clone() },
                 by: by.cloned(),
+                force,
             }
         }));
         let full = RemovalRecordFull { entries: self.entries.len(), bytes: self.to_string().len() };

@@ -38,6 +38,8 @@ struct StoredTarget<'a> {
     /// If it is absent, the user of the preceding entry; if it is empty, no user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    force: bool,
 }
 
 fn deserialize_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
@@ -58,7 +60,7 @@ impl RemovalRecord {
             serde_json::from_str(text).map_err(|error| RemovalRecordError::NotAList(error.to_string()))?;
         let (mut record, mut known) = (Self::default(), BTreeSet::new());
         let mut asking: Option<Arc<str>> = None;
-        for (index, StoredTarget { name, uid, reserved, by }) in written.into_iter().enumerate() {
+        for (index, StoredTarget { name, uid, reserved, by, force }) in written.into_iter().enumerate() {
             if let Some(by) = by {
                 asking = (!by.is_empty()).then(|| by.into());
             }
@@ -67,7 +69,8 @@ impl RemovalRecord {
             }
             let state = reserved
                 .map_or(TargetState::Accepted, |request| TargetState::Reserved { request: request.into() });
-            let entry = RecordedTarget { target: ObjectId::new(&name, &uid), state, by: asking.clone() };
+            let entry =
+                RecordedTarget { target: ObjectId::new(&name, &uid), state, by: asking.clone(), force };
             if known.insert((entry.target.uid.clone(), entry.state.clone())) {
                 record.entries.push(entry);
             }
@@ -83,7 +86,7 @@ impl fmt::Display for RemovalRecord {
         let written: Vec<StoredTarget<'_>> = self
             .entries
             .iter()
-            .map(|RecordedTarget { target, state, by }| StoredTarget {
+            .map(|RecordedTarget { target, state, by, force }| StoredTarget {
                 name: (&*target.name).into(),
                 uid: target.uid.as_str().into(),
                 reserved: match state {
@@ -92,6 +95,7 @@ impl fmt::Display for RemovalRecord {
                 },
                 by: (std::mem::replace(&mut asking, by.as_deref()) != by.as_deref())
                     .then(|| by.as_deref().unwrap_or_default().into()),
+                force: *force,
             })
             .collect();
         f.write_str(&serde_json::to_string(&written).expect("texts can be written as JSON"))

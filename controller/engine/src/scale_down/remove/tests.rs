@@ -283,7 +283,7 @@ fn leaving(world: &PoolWorld) -> Vec<(String, DeleteReason)> {
 #[case::explicit(ScaleDownPolicy::Explicit)]
 fn targets_are_deleted_with_every_policy_and_no_machine_in_their_place(#[case] policy: ScaleDownPolicy) {
     let world = world(4, policy, AGES).accepted("r", &["web-a"]);
-    assert_eq!(leaving(&world), [("web-a".to_owned(), DeleteReason::Targeted)]);
+    assert_eq!(leaving(&world), [("web-a".to_owned(), DeleteReason::Targeted { forced: false })]);
     assert!(world.plan().needs_live_pool(), "the pool is read live before");
     assert!(!world.plan().deletes_surplus(), "all accepted targets are deleted");
 }
@@ -316,7 +316,10 @@ fn targets_are_deleted_before_the_surplus() {
         world(4, ScaleDownPolicy::NewestFirst, AGES).accepted("r", &["web-a"]).pool(|pool| pool.desired -= 1);
     assert_eq!(
         leaving(&world),
-        [("web-a".to_owned(), DeleteReason::Targeted), ("web-c".to_owned(), DeleteReason::Surplus)]
+        [
+            ("web-a".to_owned(), DeleteReason::Targeted { forced: false }),
+            ("web-c".to_owned(), DeleteReason::Surplus)
+        ]
     );
 }
 

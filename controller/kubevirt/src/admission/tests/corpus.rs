@@ -421,3 +421,17 @@ fn the_longest_protection_is_checked_when_it_changes() {
     }
     assert_eq!(refused(&create(&field(json!("1h30m")))), []);
 }
+
+#[test]
+fn the_timeout_of_drains_is_checked_when_it_changes() {
+    let annotated = |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/drain": text }));
+    let (good, bad) = (annotated(r#"{"timeout": "1m"}"#), annotated("1m"));
+    assert_eq!(refused(&create(&good)), []);
+    assert_eq!(refused(&judge(Some(&good), &bad)), [Rule::Drain], "without a change of the spec");
+    assert_eq!(refused(&judge(Some(&bad), &bad)), []);
+    let field = |value: Value| with(pool(), "/spec/drain", value);
+    for bad in [json!({ "timeout": "25h" }), json!("1m"), json!({ "timeout": 3 })] {
+        assert_eq!(refused(&create(&field(bad.clone()))), [Rule::Drain], "{bad}");
+    }
+    assert_eq!(refused(&create(&field(json!({ "timeout": "0s" })))), []);
+}
