@@ -14,10 +14,12 @@ use crate::leadership::{Dependencies, LeaderHealth, LeadershipResources};
 use crate::pools::definitions::definitions_of_platform;
 use crate::pools::served;
 use crate::process::options::PlatformName;
+use crate::process::permitted::{PermittedPlatforms, find_permitted_platforms};
 
 /// Reconciles the pools of these platforms, disk images, instance types and copies for single machines until
-/// `stop`, each while the cluster has the CustomResourceDefinitions. If a platform stops early, the
-/// leadership ends, so that the next leader starts with new caches.
+/// `stop`, each while the cluster has the CustomResourceDefinitions. If the settings say so, it leaves out
+/// platforms whose pools the account may not list. If a platform stops early, the leadership ends, so that
+/// the next leader starts with new caches.
 ///
 /// The caller must hold the lease of `fence`, and must drop the future when the lease is lost.
 pub async fn lead_all(
@@ -29,8 +31,8 @@ pub async fn lead_all(
 ) {
     let stop = stop.child_token();
     let (shared, events) = LeadershipResources::new(dependencies, fence, leader_health, stop.clone());
-    let named: Vec<PlatformName> =
-        PlatformName::ALL.into_iter().filter(|name| platforms.contains(name)).collect();
+    let chosen = PlatformName::ALL.into_iter().filter(|name| platforms.contains(name)).collect();
+    let PermittedPlatforms { named, forbidden: _shown } = find_permitted_platforms(&shared, chosen).await;
     let definitions_of = |name| with_platform!(name, P => definitions_of_platform::<P>());
     let mut names: Vec<String> = named.iter().copied().flat_map(definitions_of).collect();
     let image_settings = shared.images().cloned();
