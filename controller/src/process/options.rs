@@ -34,7 +34,7 @@ pub struct ControllerArgs {
     pub gates: GateArgs,
 
     /// Platforms whose pools to reconcile, each while the cluster has its definitions. With auto, all
-    /// platforms whose pools the account may list. The account needs the rights for each of them.
+    /// platforms whose pools the account may list. A platform that is named here requires its rights.
     #[arg(
         long,
         env = "VMPOOL_PLATFORMS",

@@ -3,75 +3,70 @@
 //! With `--platforms=auto`, the controller does not know for which platforms it has rights. A platform without
 //! them must not keep the leader from becoming ready.
 
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{Either, select};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use kube::api::PostParams;
-use kube::{Api, Client, Resource};
+use kube::{Api, Resource};
+use tokio_util::sync::CancellationToken;
 use vmpool_kit::definitions::definition_name;
-use vmpool_platforms::{Platform, with_platform};
+use vmpool_platforms::Platform;
 
 use crate::leadership::LeadershipResources;
 use crate::metrics::PlatformState;
 use crate::platform_state::ShownState;
-use crate::process::options::PlatformName;
 
-/// The platforms that a leader reconciles, and the shown states of the others.
-#[derive(Default)]
-pub(super) struct PermittedPlatforms {
-    /// The platforms to reconcile.
-    pub(super) named: Vec<PlatformName>,
-    /// The states of the others. They are shown until they are dropped.
-    pub(super) forbidden: Vec<ShownState>,
-}
+/// Time between two questions for the rights of a platform.
+const PAUSE: Duration = Duration::from_mins(1);
 
-/// Which of these platforms the leader reconciles. If the API server does not answer, a platform counts as
-/// permitted: its watches then report what fails.
-pub(super) async fn find_permitted_platforms(
+/// As [`wait_until_permitted`], and shows meanwhile why the leader does not reconcile the pools.
+pub(super) async fn wait_and_show_missing_right<P: Platform>(
     shared: &LeadershipResources,
-    named: Vec<PlatformName>,
-) -> PermittedPlatforms {
-    if !shared.settings().skips_forbidden_platforms {
-        return PermittedPlatforms { named, ..PermittedPlatforms::default() };
-    }
-    let mut permitted = PermittedPlatforms::default();
-    for name in named {
-        match with_platform!(name, P => show_if_forbidden::<P>(shared).await) {
-            Some(shown) => permitted.forbidden.push(shown),
-            None => permitted.named.push(name),
-        }
-    }
-    permitted
+    stop: &CancellationToken,
+) -> bool {
+    let mut shown = None;
+    wait_until_permitted::<P>(shared, stop, || {
+        shown.get_or_insert_with(|| show_forbidden_platform::<P>(shared));
+    })
+    .await
 }
 
-/// The shown state of a platform whose pools the account may not list.
-async fn show_if_forbidden<P: Platform>(shared: &LeadershipResources) -> Option<ShownState> {
-    match may_list_pools::<P>(shared.client(), shared.namespace()).await {
-        Ok(true) => return None,
-        Ok(false) => {}
+/// Waits until the account may list the pools of a platform, if the settings say so; false if `stop` came
+/// first. Calls `forbidden` each time that it may not.
+pub(super) async fn wait_until_permitted<P: Platform>(
+    shared: &LeadershipResources,
+    stop: &CancellationToken,
+    mut forbidden: impl FnMut(),
+) -> bool {
+    while shared.settings().skips_forbidden_platforms && !is_permitted::<P>(shared).await {
+        forbidden();
+        let stopped = stop.cancelled().boxed();
+        let Either::Left(_) = select(shared.env().sleep(PAUSE), stopped).await else { return false };
+    }
+    true
+}
+
+/// Whether the account may list the pools of a platform. If the API server does not answer, it counts as
+/// permitted: the watches then report what fails.
+async fn is_permitted<P: Platform>(shared: &LeadershipResources) -> bool {
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(shared.client().clone());
+    let review = review_of_listing::<P>(shared.namespace());
+    match reviews.create(&PostParams::default(), &review).await {
+        // A review without a status is no answer.
+        Ok(answer) => answer.status.is_none_or(|status| status.allowed),
         Err(error) => {
             tracing::warn!(platform = P::NAME, %error, "asking for the right to list pools failed");
-            return None;
+            true
         }
     }
-    let why = forbidden_text::<P>();
-    tracing::warn!(platform = P::NAME, why, "this leader does not reconcile the pools of this platform");
-    let shown = shared.show_state::<P>();
-    shown.set(PlatformState::Forbidden, why);
-    Some(shown)
 }
 
-/// What users read about a platform without rights.
-fn forbidden_text<P: Platform>() -> String {
-    format!(
-        "the account of the controller may not list {}; set platforms.{platform}.enabled of the chart to auto or true, \
-         which grants the rights, and restart the controller, or leave {platform} out of --platforms",
-        definition_name::<P::Pool>(),
-        platform = P::NAME,
-    )
-}
-
-async fn may_list_pools<P: Platform>(client: &Client, namespace: Option<&str>) -> kube::Result<bool> {
+/// The question whether the account may list the pools of a platform.
+fn review_of_listing<P: Platform>(namespace: Option<&str>) -> SelfSubjectAccessReview {
     let attributes = ResourceAttributes {
         verb: Some("list".to_owned()),
         group: Some(P::Pool::group(&()).into_owned()),
@@ -79,17 +74,27 @@ async fn may_list_pools<P: Platform>(client: &Client, namespace: Option<&str>) -
         namespace: namespace.map(str::to_owned),
         ..ResourceAttributes::default()
     };
-    let review = SelfSubjectAccessReview {
-        spec: SelfSubjectAccessReviewSpec {
-            resource_attributes: Some(attributes),
-            ..SelfSubjectAccessReviewSpec::default()
-        },
-        ..SelfSubjectAccessReview::default()
-    };
-    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
-    let answer = reviews.create(&PostParams::default(), &review).await?;
-    // A review without a status is no answer.
-    Ok(answer.status.is_none_or(|status| status.allowed))
+    let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
+    SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() }
+}
+
+/// Logs and shows that the leader does not reconcile the pools of a platform, until the result is dropped.
+fn show_forbidden_platform<P: Platform>(shared: &LeadershipResources) -> ShownState {
+    let why = describe_missing_right::<P>();
+    tracing::warn!(platform = P::NAME, why, "this leader does not reconcile the pools of this platform");
+    let shown = shared.show_state::<P>();
+    shown.set(PlatformState::Forbidden, why);
+    shown
+}
+
+/// What users read about a platform without rights.
+fn describe_missing_right<P: Platform>() -> String {
+    format!(
+        "the account of the controller may not list {}; set platforms.{platform}.enabled of the chart to auto or true, \
+         which grants the rights, or leave {platform} out of --platforms",
+        definition_name::<P::Pool>(),
+        platform = P::NAME,
+    )
 }
 
 #[cfg(test)]

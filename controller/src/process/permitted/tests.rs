@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::process::options::PlatformName;
 use crate::settings::ControllerSettings;
 use crate::testing::{Call, Fate, LeaderWorld, Refusal, pool_manifest};
 
@@ -60,6 +61,32 @@ async fn a_platform_without_rights_is_idle_and_the_leader_is_ready() {
     assert!(lists.iter().all(|call| call.group != "pool.kubevirt.io"), "{lists:?}");
     world.kill_leader().await;
     assert_eq!(world.leader_health.platforms(), "standby");
+}
+
+#[tokio::test]
+async fn a_platform_is_reconciled_once_its_rights_are_granted() {
+    let mut world = world_with_auto();
+    world.permit_only(&["virtualization.deckhouse.io"]);
+    world.lead_all(&PlatformName::ALL);
+    world.calm().await;
+    world.permit_only(&["virtualization.deckhouse.io", "pool.kubevirt.io"]);
+    world.advance(PAUSE).await;
+    world.calm().await;
+    assert_eq!(world.leader_health.platforms(), "dvp is reconciling; kubevirt is reconciling");
+    assert_eq!(world.leader_health.synced(), Ok(()));
+    assert!(!world.leader_ended());
+}
+
+#[tokio::test]
+async fn a_leader_without_rights_stops() {
+    let mut world = world_with_auto();
+    world.permit_only(&[]);
+    world.lead_all(&PlatformName::ALL);
+    world.calm().await;
+    assert!(!world.leader_ended());
+    world.stop.cancel();
+    world.calm().await;
+    assert!(world.leader_ended());
 }
 
 #[tokio::test]
