@@ -303,6 +303,7 @@ pub(super) fn read_instance(object: &InstanceObject) -> Instance {
     let facts = read::read_instance_facts(object);
     Instance {
         ready: facts.is_available(),
+        ended: facts.has_shut_down(),
         machine: facts.machine,
         terminating: facts.terminating,
         revision: facts.revision.map(Into::into),

@@ -38,6 +38,11 @@ impl InstanceFacts {
     pub fn is_available(&self) -> bool {
         !self.terminating && self.phase == Some(InstancePhase::Running) && self.ready
     }
+
+    /// Whether its guest has shut down by itself. One that failed may start again, depending on the machine.
+    pub fn has_shut_down(&self) -> bool {
+        !self.terminating && self.phase == Some(InstancePhase::Succeeded)
+    }
 }
 
 /// The UID of the VirtualMachine of the same name, if it owns the instance. KubeVirt gives an instance the

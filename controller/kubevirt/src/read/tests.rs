@@ -360,6 +360,20 @@ fn an_instance_is_unavailable(#[case] edit: Value) {
     assert!(!read_instance_facts(&serde_json::from_value(object).unwrap()).is_available());
 }
 
+#[rstest]
+#[case::shut_down(json!({"status": {"phase": "Succeeded"}}), true)]
+#[case::shut_down_to_be_deleted(
+    json!({"metadata": {"deletionTimestamp": "2026-11-21T13:05:07Z"}, "status": {"phase": "Succeeded"}}),
+    false
+)]
+#[case::failed(json!({"status": {"phase": "Failed"}}), false)]
+#[case::running(json!({}), false)]
+fn a_guest_has_shut_down_by_itself(#[case] edit: Value, #[case] expected: bool) {
+    let mut object = fixtures::recorded_instance();
+    json_patch::merge(&mut object, &edit);
+    assert_eq!(read_instance_facts(&serde_json::from_value(object).unwrap()).has_shut_down(), expected);
+}
+
 fn storage(name: &str, volume: Option<&str>) -> StorageTemplate {
     StorageTemplate { name: name.into(), volume: volume.map(Arc::from) }
 }
