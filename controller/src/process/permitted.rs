@@ -74,7 +74,10 @@ fn review_of_listing<P: Platform>(namespace: Option<&str>) -> SelfSubjectAccessR
         namespace: namespace.map(str::to_owned),
         ..ResourceAttributes::default()
     };
-    let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
+    let spec = SelfSubjectAccessReviewSpec {
+        resource_attributes: Some(attributes),
+        ..SelfSubjectAccessReviewSpec::default()
+    };
     SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() }
 }
 
