@@ -6,6 +6,7 @@
 
 mod chart;
 mod checks;
+mod ci_client;
 mod copies;
 mod crashes;
 mod creation;

@@ -93,14 +93,14 @@ async fn until_pool_of_kubevirt(world: &ScenarioWorld, machines: usize) -> Resul
 }
 
 async fn definitions_come_and_go() -> Result<()> {
-    // Given a cluster with the definitions of one platform, and a controller of both,
+    // Given a cluster with the definitions of one platform, and a controller that finds the platforms,
     let cluster = Arc::new(ControlPlane::start(cluster_options("definitions")).await?);
     let chart = Chart::render(&["platforms.kubevirt.enabled=true".to_owned()]).await?;
     let installation = Arc::new(ClusterInstallation::of(&chart, cluster.clone()).await?);
     let world =
         ScenarioWorld::start("definitions of a platform come and go", installation.clone(), 0).await?;
     let mut options = ControllerOptions::new(world.namespace(), "both");
-    options.extra.push("--platforms=dvp,kubevirt".to_owned());
+    options.extra.push("--platforms=auto".to_owned());
     let controller = world.add_controller_with(options).await?;
     let dvp = world.pool("web").replicas(2).ready().await?;
     // when the definitions of the other platform are installed, then its pools are reconciled,

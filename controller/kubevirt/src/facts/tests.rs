@@ -408,3 +408,16 @@ fn an_instance_is_unavailable(#[case] edit: Value) {
     let object = edited(fixtures::recorded_instance(), &edit);
     assert!(!read_instance(&serde_json::from_value(object).unwrap()).ready);
 }
+
+#[rstest]
+#[case::shut_down(json!({"status": {"phase": "Succeeded"}}), true)]
+#[case::shut_down_to_be_deleted(
+    json!({"metadata": {"deletionTimestamp": "2026-11-21T13:05:07Z"}, "status": {"phase": "Succeeded"}}),
+    false
+)]
+#[case::failed(json!({"status": {"phase": "Failed"}}), false)]
+#[case::running(json!({}), false)]
+fn a_guest_has_shut_down_by_itself(#[case] edit: Value, #[case] expected: bool) {
+    let object = edited(fixtures::recorded_instance(), &edit);
+    assert_eq!(read_instance(&serde_json::from_value(object).unwrap()).ended, expected);
+}
