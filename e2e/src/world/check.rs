@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use vmpool_installation::programs::Accounts;
+use vmpool_invariants::object::TestedKind;
 use vmpool_invariants::{self, Violation};
 use vmpool_test_cluster::control_plane::AuditEntry;
 use vmpool_test_cluster::error::{Error, Result};
@@ -23,6 +24,33 @@ impl ScenarioWorld {
         audited.next = next;
         audited.entries.extend(new);
         Ok(audited.entries.clone())
+    }
+
+    /// The controllers' requests for objects of a kind since the start of the scenario, without those for
+    /// subresources.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn controller_requests(&self, kind: TestedKind) -> Result<Vec<AuditEntry>> {
+        let (user, resource) = (Accounts::controller_user(), self.platform.resource(kind));
+        let mut entries = self.audit()?;
+        entries.retain(|entry| {
+            entry.user == user
+                && entry.group == resource.group
+                && entry.resource == resource.plural
+                && entry.subresource.is_empty()
+        });
+        Ok(entries)
+    }
+
+    /// The accepted writes among the [requests](ScenarioWorld::controller_requests) of the controllers.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn controller_writes(&self, kind: TestedKind) -> Result<Vec<AuditEntry>> {
+        let mut entries = self.controller_requests(kind)?;
+        entries.retain(|entry| entry.is_write() && entry.is_success());
+        Ok(entries)
     }
 
     /// Checks every invariant over the recorded history.

@@ -25,6 +25,7 @@ mod defaults;
 mod end;
 mod faults;
 mod foreign;
+mod guests;
 mod mutations;
 mod objects;
 mod pool;
@@ -52,6 +53,7 @@ pub use mutations::{CreateChange, CreateMutationPolicy};
 pub use pool::{PoolDeletion, PoolHandle};
 pub use removal::{AggregatedApiResponse, KUBEVIRT_SUBRESOURCES, RemovalRequestBuilder, SUBRESOURCES};
 pub use state::{DEADLINE, SETTLE, ScenarioWorld};
+pub use wait::until_after_second;
 
 use vmpool_installation::installation::ClusterInstallation;
 use vmpool_invariants::object::TestedKind;
