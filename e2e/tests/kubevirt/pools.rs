@@ -192,32 +192,6 @@ fn a_pool_is_created_scaled_updated_and_deleted() {
 }
 
 #[test]
-fn a_detached_machine_stays_and_is_replaced_under_the_next_ordinal() {
-    with_world("kubevirt-detach", async |world| {
-        world.create("p", &spec(2)).await?;
-        let machines = world.until_ready(&["p-0", "p-1"]).await?;
-        world.patch_machine("p-1", &json!({ "metadata": { "ownerReferences": null } })).await?;
-        let after = world.until_ready(&["p-0", "p-1", "p-2"]).await?;
-        ensure!(after["p-1"]["metadata"]["uid"] == machines["p-1"]["metadata"]["uid"]);
-        world
-            .until("the detached machine can be deleted", async || {
-                Ok((!has_finalizer(&world.machines().await?["p-1"])).then_some(()))
-            })
-            .await?;
-        // A machine whose labels do not match is released, too.
-        world.patch_machine("p-0", &json!({ "metadata": { "labels": { "farm": "other" } } })).await?;
-        let after = world.until_ready(&["p-0", "p-1", "p-2", "p-3"]).await?;
-        ensure!(after["p-0"]["metadata"]["ownerReferences"].is_null(), "{}", after["p-0"]);
-        ensure!(!has_finalizer(&after["p-0"]), "{}", after["p-0"]);
-        world.delete_machine("p-0").await?;
-        world.delete_machine("p-1").await?;
-        world.until_ready(&["p-2", "p-3"]).await?;
-        world.until_status("p", 2).await?;
-        world.is_settled().await
-    });
-}
-
-#[test]
 fn a_paused_pool_changes_nothing_but_lets_deleted_machines_go() {
     with_world("kubevirt-pause", async |world| {
         world.create("p", &spec(2)).await?;

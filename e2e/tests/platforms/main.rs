@@ -11,6 +11,7 @@ mod detached_machines;
 mod healing;
 mod limits_of_protection;
 mod lost_replica;
+mod machines;
 mod other_namespaces;
 mod paused;
 mod plugin;
