@@ -7,6 +7,7 @@ mod autoscaling;
 mod backup;
 mod claims;
 mod dashboard;
+mod deletion;
 mod detached_machines;
 mod healing;
 mod limits_of_protection;

@@ -6,7 +6,6 @@ mod adoption;
 mod agreement;
 mod autoscaling;
 mod control_plane;
-mod deletion;
 mod disks;
 mod documented;
 mod edits;
