@@ -192,34 +192,6 @@ fn a_pool_is_created_scaled_updated_and_deleted() {
 }
 
 #[test]
-fn a_paused_pool_changes_nothing_but_lets_deleted_machines_go() {
-    with_world("kubevirt-pause", async |world| {
-        world.create("p", &spec(2)).await?;
-        world.until_ready(&["p-0", "p-1"]).await?;
-        world.patch("p", &json!({ "spec": { "paused": true, "replicas": 4 } })).await?;
-        world
-            .until("the pool shows that it is paused", async || {
-                let pool = world.pool("p").await?;
-                let shows = |kind: &str, reason: &str| {
-                    condition(&pool, kind).is_some_and(|condition| condition["reason"] == reason)
-                };
-                Ok((shows("ReplicaPaused", "SuccessfulPaused") && shows("Ready", "Paused")).then_some(()))
-            })
-            .await?;
-        world.delete_machine("p-1").await?;
-        world.until_ready(&["p-0"]).await?;
-        world.is_settled().await?;
-        world.patch("p", &json!({ "spec": { "paused": false } })).await?;
-        world.until_ready(&["p-0", "p-1", "p-2", "p-3"]).await?;
-        world.until_status("p", 4).await?;
-        world
-            .until("the pool is ready", async || Ok(is_ready(&world.pool("p").await?).then_some(())))
-            .await?;
-        Ok(())
-    });
-}
-
-#[test]
 fn preserved_storage_is_used_by_the_next_machine_with_its_name() {
     with_world("kubevirt-storage", async |world| {
         let mut spec = spec(2);
