@@ -24,6 +24,7 @@ mod release;
 mod removal;
 mod rollout;
 mod scale_down;
+mod scaling;
 mod side_by_side;
 mod slow_webhooks;
 mod unusual_values;

@@ -21,7 +21,6 @@ mod removal;
 mod requests;
 mod roles;
 mod rollout;
-mod scaling;
 mod schemas;
 mod settings;
 mod smoke;
