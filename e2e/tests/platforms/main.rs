@@ -22,6 +22,7 @@ mod protected;
 mod recipes;
 mod release;
 mod removal;
+mod removal_requests;
 mod rollout;
 mod scale_down;
 mod scaling;
