@@ -20,6 +20,7 @@ mod plugin_outage;
 mod policy;
 mod protected;
 mod recipes;
+mod refused_creates;
 mod release;
 mod removal;
 mod removal_requests;
