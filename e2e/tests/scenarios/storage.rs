@@ -153,6 +153,7 @@ fn controllers_survive_a_full_and_a_slow_disk_of_etcd() {
             roll_out(world, &pool, 2).await?;
             for replicas in [10, 8, 6] {
                 cluster.pause_etcd()?;
+                // The length of the fault.
                 tokio::time::sleep(Duration::from_millis(900)).await;
                 cluster.resume_etcd()?;
                 world
