@@ -33,6 +33,18 @@ pub async fn eventually<T>(
     }
 }
 
+/// Waits until `look` finds that something is true.
+///
+/// # Errors
+/// As [`eventually`].
+pub async fn eventually_true(
+    what: &str,
+    limit: Duration,
+    mut look: impl AsyncFnMut() -> Result<bool>,
+) -> Result<()> {
+    eventually(what, limit, async || Ok(if look().await? { Ok(()) } else { Err("not yet".to_owned()) })).await
+}
+
 /// Checks again and again during a period that the inner result is `Ok`; the inner error describes the
 /// violation.
 ///

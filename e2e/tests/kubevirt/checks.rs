@@ -6,13 +6,13 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
+use vmpool_e2e::wait::eventually;
 use vmpool_installation::programs::Accounts;
 use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_invariants::platform::TestedPlatform;
 use vmpool_invariants::recorder::{RecordedHistory, Recorder};
 use vmpool_invariants::{UserActions, Violation, finalizers, leftovers, settled, shared_disks};
 use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark, ControlPlane};
-use vmpool_test_cluster::deadline::Deadline;
 
 use crate::TestNamespace;
 
@@ -68,21 +68,15 @@ impl Checks {
     /// Waits until the status of all pools is correct and nothing of deleted pools is left, and checks every
     /// invariant.
     pub(crate) async fn end(&self, place: &TestNamespace<'_>) -> Result<()> {
-        let deadline = Deadline::after(REST);
-        loop {
+        let pruned = self.pruned.lock().clone();
+        eventually("the world is at rest", REST, async || {
             self.recorder.catch_up().await?;
             let mut found = at_rest(&self.recorder.history());
-            let pruned = self.pruned.lock().clone();
             found
                 .retain(|error| !pruned.iter().any(|field| error.what.contains(&format!("status.{field} "))));
-            if found.is_empty() {
-                break;
-            }
-            if deadline.is_over() {
-                return fail_on(&found);
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+            Ok(fail_on(&found).map_err(|error| error.to_string()))
+        })
+        .await?;
         let (audit, _) = place.cluster.access().audit_of(place.namespace, self.since)?;
         let mut found = {
             let history = self.recorder.history();

@@ -7,6 +7,7 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::API_VERSION;
+use vmpool_e2e::wait::throughout;
 use vmpool_invariants::object::JsonObject;
 
 use crate::Unknown;
@@ -172,13 +173,15 @@ async fn not_these(world: &KubeVirtWorld<'_>) -> Result<()> {
     fail(world, "idle-0", "unschedulable", "true").await?;
     until_status(world, "idle-0", "ErrorUnschedulable").await?;
     until_status(world, "stranger", "ErrorUnschedulable").await?;
-    tokio::time::sleep(FAILING * 2).await;
-    let machines = world.machines().await?;
-    let same = |name: &str, object: &Value| {
-        machines.get(name).is_some_and(|found| found["metadata"]["uid"] == object["metadata"]["uid"])
-    };
-    ensure!(same("idle-0", &before["idle-0"]), "a paused pool replaced its machine");
-    ensure!(same("stranger", &created), "the machine of a stranger was replaced");
+    throughout("neither machine is replaced", FAILING * 2, async || {
+        let machines = world.machines().await?;
+        let same = |name: &str, object: &Value| {
+            machines.get(name).is_some_and(|found| found["metadata"]["uid"] == object["metadata"]["uid"])
+        };
+        let both = same("idle-0", &before["idle-0"]) && same("stranger", &created);
+        Ok(if both { Ok(()) } else { Err(format!("{machines:#?}")) })
+    })
+    .await?;
     // When the pool continues, then it replaces its machine only.
     world.patch("idle", &json!({ "spec": { "paused": false } })).await?;
     until_another(world, "idle-0", text(&before["idle-0"], "/metadata/uid")).await?;

@@ -1,7 +1,5 @@
 //! Pools of KubeVirt with the controller, on a real API server and a simulated KubeVirt.
 
-use std::time::Duration;
-
 use anyhow::ensure;
 use http::Method;
 use serde_json::{Value, json};
@@ -215,7 +213,7 @@ fn no_pool_is_reconciled_while_the_pool_loop_of_kubevirt_may_run() {
             "apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": { "name": "kubevirt" }, "spec": {},
         });
         world.place.ask(Method::POST, collection, &kubevirt).await?;
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        world.until_event("OtherControllerActive", "").await?;
         world.patch("p", &json!({ "spec": { "replicas": 2 } })).await?;
         world.is_settled().await?;
         ensure!(world.machines().await?.len() == 1);

@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::API_VERSION;
+use vmpool_e2e::wait::let_time_pass;
 use vmpool_installation::fault_proxy::{FaultProxy, Held, RequestLine};
 use vmpool_installation::programs::ControllerOptions;
 
@@ -100,7 +101,7 @@ fn the_last_count_of_an_autoscaler_or_a_user_is_reached() {
             for replicas in counts {
                 let patch = json!({ "spec": { "replicas": replicas } });
                 world.place.ask(Method::PATCH, path, &patch).await?;
-                tokio::time::sleep(Duration::from_millis(130)).await;
+                let_time_pass(Duration::from_millis(130)).await;
             }
             Ok(())
         };

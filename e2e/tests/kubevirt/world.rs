@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::{OnceCell, RwLock};
 use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION};
+use vmpool_e2e::wait::{eventually, let_time_pass, throughout};
+use vmpool_e2e::world::SETTLE;
 use vmpool_installation::fault_proxy::FaultProxy;
 use vmpool_installation::programs::{
     Accounts, CONTROLLER_ACCOUNT, Chart, ControllerOptions, ControllerProgram, SYSTEM_NAMESPACE, Simulator,
 };
 use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark, ControlPlane};
-use vmpool_test_cluster::deadline::Deadline;
 use vmpool_test_cluster::error::error_with_causes;
 
 use crate::checks::Checks;
@@ -211,6 +212,16 @@ impl KubeVirtWorld<'_> {
         .await
     }
 
+    /// Checks that these ordinals stay those of the machines of a pool.
+    pub(crate) async fn keeps_ordinals(&self, pool: &str, ordinals: &[usize]) -> Result<()> {
+        let names: Vec<String> = ordinals.iter().map(|ordinal| format!("{pool}-{ordinal}")).collect();
+        throughout(&format!("{names:?} are the machines of {pool}"), SETTLE, async || {
+            let machines = self.machines_of(pool).await?;
+            Ok(if machines.keys().eq(&names) { Ok(()) } else { Err(format!("{machines:#?}")) })
+        })
+        .await
+    }
+
     /// Waits until all machines of a pool but this one are ready.
     pub(crate) async fn until_ordinals_but(&self, pool: &str, but: &str) -> Result<BTreeMap<String, Value>> {
         self.until(&format!("the machines of {pool} but {but} are ready"), async || {
@@ -277,18 +288,12 @@ impl KubeVirtWorld<'_> {
 
     /// Waits until `look` finds something.
     pub(crate) async fn until<T>(&self, what: &str, look: impl AsyncFn() -> Result<Option<T>>) -> Result<T> {
-        let deadline = Deadline::after(STEP);
-        loop {
-            if let Some(found) = look().await? {
-                return Ok(found);
-            }
-            if deadline.is_over() {
-                let pools = self.all(POOL_API_VERSION, "VirtualMachinePool").await?;
-                let machines = self.machines().await?;
-                bail!("waiting until {what}\n{pools:#?}\n{machines:#?}\n{}", self.controller.log_tail(60));
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        let found = async || Ok(look().await?.ok_or_else(|| "not yet".to_owned()));
+        let waited = eventually(what, STEP, found).await;
+        let Err(error) = waited else { return waited };
+        let (pools, machines) =
+            (self.all(POOL_API_VERSION, "VirtualMachinePool").await?, self.machines().await?);
+        Err(error.context(format!("{pools:#?}\n{machines:#?}\n{}", self.controller.log_tail(60))))
     }
 
     /// The writes of the controller since the start, without events and the lease.
@@ -318,9 +323,9 @@ impl KubeVirtWorld<'_> {
 
     /// Checks that the controller writes nothing for a while.
     pub(crate) async fn is_settled(&self) -> Result<()> {
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        let_time_pass(SETTLE).await;
         let before = self.writes()?.len();
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        let_time_pass(Duration::from_secs(3)).await;
         let writes = self.writes()?;
         ensure!(writes.len() == before, "a settled pool causes writes: {:#?}", &writes[before..]);
         Ok(())

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use vmpool_api::v1alpha2::GROUP;
 use vmpool_e2e::scenario::define_scenario;
+use vmpool_e2e::wait::let_time_pass;
 use vmpool_e2e::world::ScenarioWorld;
 use vmpool_e2e::world::condition::ready_replicas;
 use vmpool_installation::programs::Accounts;
@@ -54,7 +55,7 @@ fn a_machine_needs_one_write_plus_one_per_disk_and_a_settled_pool_none() {
 
         // When nothing changes for a minute, there are no requests for pools, machines and disks.
         let (before, mark) = (world.cluster().metrics().await?, world.audit()?.len());
-        tokio::time::sleep(QUIET).await;
+        let_time_pass(QUIET).await;
         let idle = ours(&world.cluster().metrics().await?.since(&before));
         let asked = idle.only(|key| key.verb != "WATCH");
         assert_eq!(asked.total(), 0, "requests in a settled minute:\n{asked}");

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use serde_json::{Value, json};
 use vmpool_e2e::scenario::define_scenario;
+use vmpool_e2e::wait::let_time_pass;
 use vmpool_e2e::world::condition::{
     PoolPredicate, disk_count, machine_count, pool_condition, ready_replicas, status_number,
 };
@@ -154,7 +155,7 @@ fn controllers_survive_a_full_and_a_slow_disk_of_etcd() {
             for replicas in [10, 8, 6] {
                 cluster.pause_etcd()?;
                 // The length of the fault.
-                tokio::time::sleep(Duration::from_millis(900)).await;
+                let_time_pass(Duration::from_millis(900)).await;
                 cluster.resume_etcd()?;
                 world
                     .patch(TestedKind::Pool, pool.name(), &json!({ "spec": { "replicas": replicas } }))

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::{DATA_VOLUME_API_VERSION, SNAPSHOT_API_VERSION};
+use vmpool_e2e::wait::eventually;
 use vmpool_installation::installation::cluster_options;
 use vmpool_installation::programs::{Accounts, Chart, ControllerOptions, ControllerProgram};
 use vmpool_installation::workspace_root;
@@ -168,11 +169,11 @@ fn an_import_that_a_quota_refuses_says_so_and_succeeds_when_there_is_room() {
         });
         world.place.ask(Method::POST, &quotas, &quota).await?;
         let path = format!("{quotas}/storage");
-        let deadline = vmpool_test_cluster::deadline::Deadline::after(std::time::Duration::from_mins(1));
-        while world.place.ask(Method::GET, &path, &Value::Null).await?["status"]["used"].is_null() {
-            ensure!(!deadline.is_over(), "the quota has no effect");
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
+        eventually("the quota is in effect", std::time::Duration::from_mins(1), async || {
+            let quota = world.place.ask(Method::GET, &path, &Value::Null).await?;
+            Ok(if quota["status"]["used"].is_null() { Err(quota.to_string()) } else { Ok(()) })
+        })
+        .await?;
         world.place.put(blank("debian")).await?;
         let full = |image: &Value| {
             let message = image["status"]["message"].as_str().unwrap_or_default();

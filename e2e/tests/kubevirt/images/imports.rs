@@ -6,7 +6,7 @@ use anyhow::ensure;
 use serde_json::{Value, json};
 use vmpool_api::diskimage::{API_VERSION, finalizers::IMAGE_PROTECTION, labels::IMAGE_UID};
 use vmpool_api::kubevirt::{DATA_VOLUME_API_VERSION, SNAPSHOT_API_VERSION};
-use vmpool_test_cluster::deadline::Deadline;
+use vmpool_e2e::wait::eventually;
 
 use super::{HOST, blank, condition, image, with_images};
 use crate::image_platform::CHECKSUM;
@@ -149,11 +149,11 @@ fn the_wait_after_a_failure_the_copied_labels_and_the_resync_follow_their_flags(
             let series = format!("vmpool_vmdi_references_denied_total{labels} ");
             page.lines().find_map(|line| line.strip_prefix(series.as_str())?.parse::<u64>().ok())
         };
-        let deadline = Deadline::after(Duration::from_mins(1));
-        while denied().await < Some(6) {
-            ensure!(!deadline.is_over(), "denied references are counted {:?} times", denied().await);
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
+        eventually("six references are denied", Duration::from_mins(1), async || {
+            let denied = denied().await;
+            Ok(if denied >= Some(6) { Ok(()) } else { Err(format!("{denied:?}")) })
+        })
+        .await?;
         Ok(())
     });
 }

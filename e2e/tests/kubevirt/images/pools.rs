@@ -1,12 +1,14 @@
 //! Pools whose machines are clones of an image.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::diskimage::API_VERSION as IMAGE_API_VERSION;
 use vmpool_api::instancetype::API_VERSION as INSTANCETYPE_API_VERSION;
 use vmpool_api::kubevirt::{API_VERSION, DATA_VOLUME_API_VERSION, POOL_API_VERSION, SNAPSHOT_API_VERSION};
-use vmpool_test_cluster::deadline::Deadline;
+use vmpool_e2e::wait::eventually;
 
 use super::{Images, blank, condition, image, with_images};
 
@@ -112,15 +114,13 @@ fn a_pool_waits_for_its_image_and_rolls_out_another_one_when_that_is_ready() {
         // When it is ready, then the rollout replaces them all.
         world.hold(None).await?;
         world.until_ready("fedora").await?;
-        let deadline = Deadline::after(std::time::Duration::from_mins(1));
-        loop {
+        eventually("both machines have the image", Duration::from_mins(1), async || {
             let machines = world.machines().await?;
-            if machines.len() == 2 && machines.iter().all(|(_, image)| image == "fedora") {
-                break;
-            }
-            ensure!(!deadline.is_over(), "{machines:?}\n{}", world.controller.log_tail(60));
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
+            let have_it = machines.len() == 2 && machines.iter().all(|(_, image)| image == "fedora");
+            let state = || format!("{machines:?}\n{}", world.controller.log_tail(60));
+            Ok(if have_it { Ok(()) } else { Err(state()) })
+        })
+        .await?;
         world.until_pool(ready).await.map(drop)
     });
 }

@@ -7,6 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::diskimage::API_VERSION;
 use vmpool_api::kubevirt::{self, DATA_VOLUME_API_VERSION, SNAPSHOT_API_VERSION};
+use vmpool_e2e::wait::throughout;
 
 use super::{Images, blank, condition, with_images};
 
@@ -207,14 +208,21 @@ fn a_deletion_with_any_propagation_policy_keeps_the_data_while_it_is_used() {
             place.ask(Method::DELETE, &path, &json!({ "propagationPolicy": policy })).await?;
             world.until("debian", |image| condition(image, "DeletionBlocked")["reason"] == "InUse").await?;
             // The garbage collector needs less than a second for what an object owns.
-            tokio::time::sleep(Duration::from_secs(5)).await;
-            for (api_version, kind) in
-                [VOLUME, (DATA_VOLUME_API_VERSION, "DataSource"), (SNAPSHOT_API_VERSION, "VolumeSnapshot")]
-            {
-                let object = place.object(api_version, kind, "debian").await?;
-                let stays = |object: &Value| object["metadata"]["deletionTimestamp"].is_null();
-                ensure!(object.as_ref().is_some_and(stays), "{policy}: {kind} {object:?}");
-            }
+            throughout("the data stays", Duration::from_secs(5), async || {
+                for (api_version, kind) in [
+                    VOLUME,
+                    (DATA_VOLUME_API_VERSION, "DataSource"),
+                    (SNAPSHOT_API_VERSION, "VolumeSnapshot"),
+                ] {
+                    let object = place.object(api_version, kind, "debian").await?;
+                    let stays = |object: &Value| object["metadata"]["deletionTimestamp"].is_null();
+                    if !object.as_ref().is_some_and(stays) {
+                        return Ok(Err(format!("{policy}: {kind} {object:?}")));
+                    }
+                }
+                Ok(Ok(()))
+            })
+            .await?;
             world.delete(MACHINE.0, MACHINE.1, "web").await?;
             world.until_nothing_is_left("debian").await.context(policy)?;
         }
