@@ -64,6 +64,14 @@ impl ScenarioWorld {
             .collect()
     }
 
+    /// What would be wrong if nothing changed any more: errors in the status of pools, and what is left of
+    /// deleted ones.
+    pub fn errors_at_rest(&self) -> Vec<Violation> {
+        let mut found = self.errors();
+        found.extend(leftovers::check_leftovers(&self.recorder().history()));
+        found
+    }
+
     /// Waits until nothing remains of deleted pools (I9).
     pub(super) async fn until_nothing_is_left(&self) -> Result<()> {
         let nothing_left = |history: &RecordedHistory| leftovers::check_leftovers(history).is_empty();

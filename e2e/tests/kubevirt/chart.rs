@@ -143,9 +143,9 @@ async fn targeted_removal(world: &KubeVirtWorld<'_>) -> Result<()> {
         "a dry run or a refused removal scales the pool"
     );
 
-    world.checks.actions().request_removal(std::slice::from_ref(&target));
+    world.user_actions().request_removal(std::slice::from_ref(&target));
     accepted(place, EDITOR, Method::POST, &removal(""), &first).await?;
-    world.checks.actions().completed_removals.insert(target, "p-0".to_owned());
+    world.user_actions().completed_removals.insert(target, "p-0".to_owned());
     ensure!(world.pool("p").await?["spec"]["replicas"] == 2);
     world.until_ready(&["p-1", "p-2"]).await?;
     world.is_settled().await?;

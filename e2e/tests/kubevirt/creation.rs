@@ -83,7 +83,7 @@ async fn with_one_edit(world: &KubeVirtWorld<'_>) -> Result<()> {
     world.until_memory(&["edit-0", "edit-1", "edit-2", "edit-3"], "2Gi").await?;
     // No new machine ever had the old template, and the others were updated in place.
     for name in ["edit-2", "edit-3"] {
-        for state in world.checks.states_of(name).await? {
+        for state in world.states_of(name).await? {
             let guest = state.text("/spec/template/spec/domain/memory/guest");
             ensure!(guest == "2Gi" && state.text(REVISION) == "edit-2", "{name} was created with {guest}");
         }
@@ -112,7 +112,7 @@ async fn deleted(world: &KubeVirtWorld<'_>) -> Result<()> {
     world.until_ordinals("paused", &[]).await?;
     for name in ["twin-0", "twin-1"] {
         let mut had = false;
-        for state in world.checks.states_of(name).await? {
+        for state in world.states_of(name).await? {
             let has = has_finalizer(state.value());
             ensure!(has || !had, "{name} lost the finalizer of its pool");
             had |= has;

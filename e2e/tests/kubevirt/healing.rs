@@ -60,7 +60,7 @@ async fn until_another(world: &KubeVirtWorld<'_>, machine: &str, former: &str) -
 
 /// When a former machine with this name was deleted.
 async fn deletion_of(world: &KubeVirtWorld<'_>, machine: &str, uid: &str) -> Result<Timestamp> {
-    let states = world.checks.states_of(machine).await?;
+    let states = world.states_of(machine).await?;
     let deleted = states.iter().find(|state| state.uid() == uid && state.is_terminating());
     let deleted = deleted.with_context(|| format!("{machine} was not deleted"))?;
     Ok(deleted.text("/metadata/deletionTimestamp").parse()?)
@@ -91,7 +91,7 @@ async fn after_its_time(world: &KubeVirtWorld<'_>) -> Result<()> {
             let ready = state.condition("Ready").filter(|_| is_failing)?;
             text(ready, "/lastTransitionTime").parse().ok()
         };
-        let states = world.checks.states_of(machine).await?;
+        let states = world.states_of(machine).await?;
         let since: Option<Timestamp> = states.iter().filter(|state| state.uid() == uid).find_map(failing);
         let since = since.context("it never failed")?;
         let lasted = deletion_of(world, machine, uid).await?.duration_since(since);

@@ -49,7 +49,7 @@ fn a_machine_that_a_user_deletes_before_its_update_is_not_updated() {
         let after = world.until_memory(&["p-0", "p-1"], "2Gi").await?;
         ensure!(after.len() == 2, "{after:#?}");
         let former = text(&machines["p-0"], "/metadata/uid");
-        for state in world.checks.states_of("p-0").await? {
+        for state in world.states_of("p-0").await? {
             let guest = state.text("/spec/template/spec/domain/memory/guest");
             ensure!(state.uid() != former || guest == "1Gi", "the deleted machine was updated");
         }

@@ -1,6 +1,7 @@
 //! A namespace with a controller and a simulator of KubeVirt.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +11,13 @@ use serde_json::{Value, json};
 use tokio::sync::{OnceCell, RwLock};
 use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION};
 use vmpool_e2e::wait::{eventually, let_time_pass, throughout};
-use vmpool_e2e::world::SETTLE;
+use vmpool_e2e::world::{SETTLE, ScenarioWorld};
 use vmpool_installation::fault_proxy::FaultProxy;
 use vmpool_installation::programs::{
     Accounts, CONTROLLER_ACCOUNT, Chart, ControllerOptions, ControllerProgram, SYSTEM_NAMESPACE, Simulator,
 };
-use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark, ControlPlane};
+use vmpool_invariants::platform::TestedPlatform;
+use vmpool_test_cluster::control_plane::{AuditEntry, ControlPlane};
 use vmpool_test_cluster::error::error_with_causes;
 
 use crate::checks::Checks;
@@ -24,13 +26,22 @@ use crate::{TestNamespace, Unknown, with_namespace};
 /// How long a step may take.
 const STEP: Duration = Duration::from_mins(1);
 
-/// A namespace with a controller and a simulator. Dropping it kills both.
+/// A scenario in a namespace with a controller and a simulator of its own, which sees the objects of KubeVirt
+/// as JSON. Dropping it kills both programs. Its invariants are checked at its end.
 pub(crate) struct KubeVirtWorld<'p> {
     pub(crate) place: TestNamespace<'p>,
     pub(crate) controller: Arc<ControllerProgram>,
     pub(crate) checks: Arc<Checks>,
+    scenario: Arc<ScenarioWorld>,
     _simulator: Arc<Simulator>,
-    since: AuditMark,
+}
+
+impl Deref for KubeVirtWorld<'_> {
+    type Target = ScenarioWorld;
+
+    fn deref(&self) -> &ScenarioWorld {
+        &self.scenario
+    }
 }
 
 /// A KubeVirt object stops the controllers of all namespaces, so a test that creates one runs alone.
@@ -111,15 +122,17 @@ pub(crate) async fn run_with_options(
     let namespace = place.namespace;
     let flags = ["--platform=kubevirt".to_owned(), format!("--namespace={namespace}")];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let checks = Arc::new(Checks::start(place.cluster, place.namespace).await?);
+    let scenario =
+        ScenarioWorld::in_namespace(TestedPlatform::KubeVirt, namespace, place.cluster.access()).await?;
+    let scenario = Arc::new(scenario);
+    let checks = Arc::new(Checks::of(scenario.clone()));
     let simulator = Arc::new(Simulator::start_with(place.cluster, &flags).await?);
     let controller = Arc::new(ControllerProgram::start(place.cluster, options).await?);
-    let since = place.cluster.audit_mark();
     let programs = (controller.clone(), simulator.clone());
-    let world = KubeVirtWorld { place, controller, checks: checks.clone(), _simulator: simulator, since };
+    let world = KubeVirtWorld { place, controller, checks: checks.clone(), scenario, _simulator: simulator };
     test(world).await?;
     // The programs continue until the world is at rest.
-    let checked = checks.end(&place).await;
+    let checked = checks.end().await;
     drop(programs);
     checked
 }
@@ -298,15 +311,11 @@ impl KubeVirtWorld<'_> {
 
     /// The writes of the controller since the start, without events and the lease.
     pub(crate) fn writes(&self) -> Result<Vec<AuditEntry>> {
-        let (entries, _) = self.place.cluster.audit(self.since)?;
-        let user = Accounts::controller_user();
-        let counts = |entry: &AuditEntry| {
-            entry.user == user
-                && entry.namespace == self.place.namespace
-                && !["get", "list", "watch"].contains(&entry.verb.as_str())
-                && !["events", "leases"].contains(&entry.resource.as_str())
-        };
-        Ok(entries.into_iter().filter(counts).collect())
+        let (mut entries, user) = (self.audit()?, Accounts::controller_user());
+        entries.retain(|entry| {
+            entry.user == user && entry.is_write() && !["events", "leases"].contains(&entry.resource.as_str())
+        });
+        Ok(entries)
     }
 
     /// The number of accepted writes of this kind, for example `create virtualmachines`. A write that the API
@@ -333,12 +342,7 @@ impl KubeVirtWorld<'_> {
 
     /// Lets the simulator apply no changes to running guests: only a restarted one has the new template.
     pub(crate) async fn without_live_updates(&self) -> Result<()> {
-        let knobs = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "simulator-knobs" },
-            "data": { "live-update": "false" },
-        });
-        let maps = format!("/api/v1/namespaces/{}/configmaps", self.place.namespace);
-        self.place.ask(Method::POST, &maps, &knobs).await.map(drop)
+        Ok(self.knob("live-update", "false").await?)
     }
 
     /// Deletes a machine.
