@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use rstest::rstest;
+use serde_json::json;
 use vmpool_e2e::world::PoolScaleDownPolicy;
 use vmpool_e2e::world::condition::{
-    disk_count, machine_count, no_condition, pool_condition, pool_event, pool_is_ready, ready_replicas,
+    desired_replicas, disk_count, machine_count, no_condition, pool_condition, pool_event, pool_is_ready,
+    ready_replicas,
 };
 use vmpool_e2e::world::{PoolHandle, ScenarioWorld};
 use vmpool_invariants::object::{JsonObject, TestedKind, object_uids};
@@ -115,6 +117,32 @@ fn a_scale_down_removes_machines_in_the_order_of_its_policy(#[case] platform: Te
         }
         ensure!(uids(&newest.machines().await?) == first, "the oldest machine was removed");
         ensure!(uids(&oldest.machines().await?).is_disjoint(&old), "the newest machine was removed");
+        Ok(())
+    });
+}
+
+#[rstest]
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn the_last_count_of_an_autoscaler_or_a_user_is_reached(#[case] platform: TestedPlatform) {
+    on(platform, "the last count of an autoscaler or a user is reached", async |world| {
+        let pool = world.pool("web").replicas(2).ready().await?;
+        // An autoscaler writes the scale, and a user the pool, both while the controller acts.
+        let autoscaler = async {
+            for replicas in [6, 3, 7, 1, 5, 2, 8, 4, 6, 3] {
+                pool.scale_by_api(replicas).await?;
+            }
+            Ok::<_, anyhow::Error>(())
+        };
+        let user = async {
+            for replicas in [1, 8, 2, 9, 4, 7, 3, 5, 1, 6] {
+                pool.edit(&json!({ "spec": { "replicas": replicas } })).await?;
+            }
+            Ok(())
+        };
+        tokio::try_join!(autoscaler, user)?;
+        pool.scale_by_api(3).await?;
+        pool.until(ready_replicas(3).and(desired_replicas(3))).await?;
         Ok(())
     });
 }
