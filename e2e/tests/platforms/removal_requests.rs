@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use rstest::rstest;
 use serde_json::{Value, json};
+use vmpool_api::{annotations, kubevirt};
 use vmpool_e2e::world::condition::{
     desired_replicas, live_machine_count, machine_count, ready_replicas, terminating_machine_count,
 };
@@ -12,6 +13,7 @@ use vmpool_e2e::world::{AggregatedApiResponse, PoolDeletion, PoolScaleDownPolicy
 use vmpool_installation::programs::Component;
 use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_invariants::platform::TestedPlatform;
+use vmpool_test_cluster::error::error_with_causes;
 
 use crate::on;
 use crate::protected::subresources;
@@ -166,6 +168,17 @@ fn targeted_removal_requires_exactly_its_own_permission(#[case] platform: Tested
     on(platform, "targeted removal requires exactly its own permission", async |world| {
         let pool = world.pool("web").policy(PoolScaleDownPolicy::Explicit).replicas(3).ready().await?;
         let machines = pool.machines().await?;
+        // A write of the removal record would remove machines, too. Only the removal handler writes it.
+        let key = match platform {
+            TestedPlatform::Dvp => annotations::SCALE_DOWN_TARGETS,
+            TestedPlatform::KubeVirt => kubevirt::annotations::SCALE_IN_TARGETS,
+        };
+        let record = json!([{ "name": machines[0].name(), "uid": machines[0].uid() }]).to_string();
+        let annotated = json!({ "metadata": { "annotations": { key: record } } });
+        let edited = pool.edit(&annotated).await.err().context("the record was accepted in an edit")?;
+        ensure!(error_with_causes(&edited).contains(key), "{}", error_with_causes(&edited));
+        let created = world.pool("other").with(&annotated).create().await;
+        ensure!(created.is_err(), "the record was accepted in a new pool");
         let all_on_machines = json!([{
             "apiGroups": platform.groups(),
             "resources": ["virtualmachinepools", "virtualmachinepools/scale", "virtualmachines"],

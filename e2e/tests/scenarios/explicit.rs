@@ -1,6 +1,6 @@
 //! An `Explicit` pool cannot be scaled down through `replicas` by any client or request.
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use vmpool_api::v1alpha2::API_VERSION;
@@ -111,24 +111,6 @@ fn a_simultaneous_change_to_explicit_and_fewer_replicas_is_refused() {
             Ok::<_, anyhow::Error>(())
         },
     );
-}
-
-#[test]
-fn only_the_removal_handler_writes_the_removal_record() {
-    define_scenario("only the removal handler writes the removal record").guarded().run(async |world| {
-        // An editor may not delete machines. A write of the removal record would have that effect.
-        let pool = world.pool("web").replicas(2).ready().await?;
-        let machine = pool.machine(0).await?;
-        let record = json!([{ "name": machine.name(), "uid": machine.uid() }]).to_string();
-        let annotated =
-            json!({ "metadata": { "annotations": { vmpool_api::annotations::SCALE_DOWN_TARGETS: record } } });
-        let refused = refusal("a removal record from an editor", pool.edit(&annotated).await)?;
-        ensure!(refused.contains("scale-down-targets"), "{refused}");
-        let born = world.pool("other").with(&annotated).create().await;
-        refusal("a new pool with a removal record", born.map(drop)).context("on create")?;
-        pool.holds(ready_replicas(2), SETTLE).await?;
-        Ok::<_, anyhow::Error>(())
-    });
 }
 
 #[test]
