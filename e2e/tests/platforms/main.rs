@@ -1,5 +1,4 @@
-//! Scenarios with the same steps on each platform: protection, claims and the kubectl plugin; and scenarios
-//! with pools of both.
+//! What both platforms promise: scenarios with the same steps on each; and scenarios with pools of both.
 //!
 //! They share a cluster with both platforms, the webhook, and two replicas of the aggregated API.
 
