@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::API_VERSION;
@@ -34,8 +33,7 @@ fn knob(name: &str, value: &Value) -> Value {
 /// Ends the guest of a machine, which then starts again with this knob.
 pub(crate) async fn fail(world: &KubeVirtWorld<'_>, machine: &str, name: &str, value: &str) -> Result<()> {
     world.patch_machine(machine, &knob(name, &json!(value))).await?;
-    let path = format!("{}/{machine}", world.place.path(API_VERSION, "VirtualMachineInstance")?);
-    world.place.ask(Method::DELETE, &path, &Value::Null).await.map(drop)
+    world.place.delete(API_VERSION, "VirtualMachineInstance", machine).await
 }
 
 async fn until_status(world: &KubeVirtWorld<'_>, machine: &str, status: &str) -> Result<()> {
@@ -49,13 +47,7 @@ async fn until_status(world: &KubeVirtWorld<'_>, machine: &str, status: &str) ->
 }
 
 async fn until_another(world: &KubeVirtWorld<'_>, machine: &str, former: &str) -> Result<String> {
-    world
-        .until(&format!("{machine} is another machine"), async || {
-            let machines = world.machines().await?;
-            let uid = machines.get(machine).map(|found| text(found, "/metadata/uid").to_owned());
-            Ok(uid.filter(|uid| uid != former))
-        })
-        .await
+    Ok(text(&world.until_another(machine, former).await?, "/metadata/uid").to_owned())
 }
 
 /// When a former machine with this name was deleted.
@@ -149,9 +141,8 @@ async fn with_a_failing_import(world: &KubeVirtWorld<'_>) -> Result<()> {
     let another = async || Ok(data_of().await?.filter(|found| *found != data));
     world.until("import-0 has new storage", another).await?;
     // The source can be read again.
-    let path = format!("{}/import-0", world.place.path("cdi.kubevirt.io/v1beta1", "DataVolume")?);
     let repaired = json!({ "metadata": { "annotations": { KNOB: null } } });
-    world.place.ask(Method::PATCH, &path, &repaired).await?;
+    world.place.patch("cdi.kubevirt.io/v1beta1", "DataVolume", "import-0", &repaired).await?;
     world.until_ordinals("import", &[0]).await.map(drop)
 }
 

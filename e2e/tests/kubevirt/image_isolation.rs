@@ -272,8 +272,7 @@ fn without_a_grant_no_object_of_another_namespace_counts_clones_or_creates() {
         let labeled = evil.object(MACHINE.0, MACHINE.1, "labeled").await?.context("the machine is gone")?;
         ensure!(labeled["metadata"]["annotations"]["vmpool.dev/applied-template"] == "{}", "{labeled}");
         // No one of them holds the image when its owner deletes it.
-        let path = format!("{}/debian", images.path(IMAGE.0, IMAGE.1)?);
-        images.ask(Method::DELETE, &path, &Value::Null).await?;
+        images.delete(IMAGE.0, IMAGE.1, "debian").await?;
         eventually_true("the image is gone", Duration::from_mins(1), async || {
             Ok(images.object(IMAGE.0, IMAGE.1, "debian").await?.is_none())
         })
@@ -337,12 +336,11 @@ fn a_grant_permits_to_clone_one_image_and_ends_with_its_removal() {
             of[source] = named.clone();
             team.put(machine(name, &json!({ "source": of }))).await?;
             until_counted(&images, 3).await.with_context(|| name.to_owned())?;
-            team.remove(MACHINE, name).await?;
+            team.delete(MACHINE.0, MACHINE.1, name).await?;
             until_counted(&images, 2).await.with_context(|| name.to_owned())?;
         }
         // An account goes with its last reference.
-        let path = format!("{}/own", team.path(MACHINE.0, MACHINE.1)?);
-        team.ask(Method::DELETE, &path, &Value::Null).await?;
+        team.delete(MACHINE.0, MACHINE.1, "own").await?;
         until_counted(&images, 1).await?;
         eventually_true("the account loses its permission", Duration::from_mins(1), async || {
             Ok(!may("team:builder", "debian").await?)
@@ -358,8 +356,7 @@ fn a_grant_permits_to_clone_one_image_and_ends_with_its_removal() {
         })
         .await?;
         // Without the grant nothing may be cloned and nothing counts, and the machine runs on.
-        let path = format!("{}/team", images.path(API_VERSION, "VMDiskImageGrant")?);
-        images.ask(Method::DELETE, &path, &Value::Null).await?;
+        images.delete(API_VERSION, "VMDiskImageGrant", "team").await?;
         until_counted(&images, 0).await?;
         eventually_true("the permission is gone", Duration::from_mins(1), async || {
             Ok(!may("team:default", "debian").await?)
@@ -607,8 +604,7 @@ fn a_grant_to_refer_creates_nothing_and_one_to_create_only_what_it_permits() {
         .await?;
         // When the grant permits the Secret, then only that wrapper creates its image.
         limits["secretRefs"] = json!(["credentials"]);
-        let path = format!("{}/create", images.path(GRANT.0, GRANT.1)?);
-        images.ask(Method::PATCH, &path, &json!({ "spec": { "create": limits } })).await?;
+        images.patch(GRANT.0, GRANT.1, "create", &json!({ "spec": { "create": limits } })).await?;
         let created = images.until_object(IMAGE.0, IMAGE.1, "new", |_| true).await?;
         for (field, value) in secret.as_object().into_iter().flatten() {
             ensure!(created["spec"][field] == *value, "{created}");
@@ -642,13 +638,12 @@ fn a_pool_of_another_namespace_waits_for_a_grant_and_keeps_its_machines_without_
             .until_object(IMAGE.0, IMAGE.1, "debian", |image| image["status"]["poolReferenceCount"] == 1)
             .await?;
         // When that is deleted, then the machine runs on, and no other one is created.
-        images.remove(GRANT, "pools").await?;
+        images.delete(GRANT.0, GRANT.1, "pools").await?;
         team.until_object(POOL.0, POOL.1, "farm", refused).await?;
         images
             .until_object(IMAGE.0, IMAGE.1, "debian", |image| image["status"]["poolReferenceCount"] == 0)
             .await?;
-        let path = format!("{}/farm", team.path(POOL.0, POOL.1)?);
-        team.ask(Method::PATCH, &path, &json!({ "spec": { "replicas": 2 } })).await?;
+        team.patch(POOL.0, POOL.1, "farm", &json!({ "spec": { "replicas": 2 } })).await?;
         throughout("no machine is created", SETTLE, async || {
             let names = team.names(MACHINE.0, MACHINE.1).await?;
             Ok(if names == ["farm-0"] { Ok(()) } else { Err(format!("{names:?}")) })
@@ -663,11 +658,6 @@ fn a_pool_of_another_namespace_waits_for_a_grant_and_keeps_its_machines_without_
 const NAMESPACE_DEADLINE: Duration = Duration::from_mins(3);
 
 impl TestNamespace<'_> {
-    async fn remove(&self, (api_version, kind): (&str, &str), name: &str) -> Result<()> {
-        let path = format!("{}/{name}", self.path(api_version, kind)?);
-        self.ask(Method::DELETE, &path, &Value::Null).await.map(drop)
-    }
-
     /// Waits until the namespace is gone.
     async fn until_namespace_is_gone(&self, controller: &ControllerProgram) -> Result<()> {
         let path = format!("/api/v1/namespaces/{}", self.namespace);
@@ -722,8 +712,7 @@ fn the_deletion_of_a_namespace_waits_for_permitted_references_and_ends_with_them
             Ok(images.object(IMAGE.0, IMAGE.1, "unused").await?.is_none())
         })
         .await?;
-        let path = format!("{}/local", images.path(MACHINE.0, MACHINE.1)?);
-        images.ask(Method::PATCH, &path, &json!({ "metadata": { "finalizers": null } })).await?;
+        images.patch(MACHINE.0, MACHINE.1, "local", &json!({ "metadata": { "finalizers": null } })).await?;
         // The reference that a grant permits holds image, grant and namespace. The one of evil is not even
         // named.
         let held = images
@@ -753,7 +742,7 @@ fn the_deletion_of_a_namespace_waits_for_permitted_references_and_ends_with_them
         ensure!(images.object(DATA_VOLUME_API_VERSION, "DataVolume", "debian").await?.is_none());
         // When the reference is gone, then the deletion ends.
         ensure!(images.object(GRANT.0, GRANT.1, "team").await?.is_some());
-        team.remove(WRAPPER, "web").await?;
+        team.delete(WRAPPER.0, WRAPPER.1, "web").await?;
         images.until_namespace_is_gone(controller).await
     }));
 }
@@ -774,8 +763,7 @@ fn a_released_image_and_a_revoked_grant_hold_no_namespace() {
         cluster.kubectl(&["delete", "namespace", "images", "--wait=false"]).await?;
         until_held(&images, "team/web").await?;
         let release = json!({ "metadata": { "annotations": { "vmpool.dev/force-release": "true" } } });
-        let path = format!("{}/debian", images.path(IMAGE.0, IMAGE.1)?);
-        images.ask(Method::PATCH, &path, &release).await?;
+        images.patch(IMAGE.0, IMAGE.1, "debian", &release).await?;
         images.until_namespace_is_gone(controller).await?;
         let machine = team.object(MACHINE.0, MACHINE.1, "web").await?.context("the machine is gone")?;
         ensure!(machine["status"]["ready"] == true, "{machine}");
@@ -785,7 +773,7 @@ fn a_released_image_and_a_revoked_grant_hold_no_namespace() {
         until_counted(&images, 0).await?;
         images.put(grant("team")).await?;
         until_counted(&images, 1).await?;
-        images.remove(GRANT, "team").await?;
+        images.delete(GRANT.0, GRANT.1, "team").await?;
         until_counted(&images, 0).await?;
         eventually_true("the grant is gone", NAMESPACE_DEADLINE, async || {
             Ok(images.object(GRANT.0, GRANT.1, "team").await?.is_none())

@@ -169,8 +169,7 @@ fn a_machine_clones_the_snapshot_of_its_data_source() {
         let volume = place.object(DATA_VOLUME_API_VERSION, "DataVolume", "a-root").await?.unwrap_or_default();
         ensure!(volume["spec"]["source"]["snapshot"]["name"] == "debian", "{volume}");
         // The deletion of a snapshot takes its content along.
-        let path = format!("{}/debian", place.path(SNAPSHOT_API_VERSION, "VolumeSnapshot")?);
-        place.ask(Method::DELETE, &path, &Value::Null).await?;
+        place.delete(SNAPSHOT_API_VERSION, "VolumeSnapshot", "debian").await?;
         eventually("the snapshot and its content are gone", Duration::from_mins(1), async || {
             let content = place.object(SNAPSHOT_API_VERSION, "VolumeSnapshotContent", content).await?;
             let left = content.or(place.object(SNAPSHOT_API_VERSION, "VolumeSnapshot", "debian").await?);

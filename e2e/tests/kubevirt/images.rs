@@ -99,18 +99,6 @@ impl Images<'_> {
         self.until(name, is).await
     }
 
-    /// Deletes an object.
-    async fn delete(&self, api_version: &str, kind: &str, name: &str) -> Result<()> {
-        let path = format!("{}/{name}", self.place.path(api_version, kind)?);
-        self.place.ask(Method::DELETE, &path, &Value::Null).await.map(drop)
-    }
-
-    /// Merges a patch into an object.
-    async fn patch(&self, api_version: &str, kind: &str, name: &str, patch: &Value) -> Result<Value> {
-        let path = format!("{}/{name}", self.place.path(api_version, kind)?);
-        self.place.ask(Method::PATCH, &path, patch).await
-    }
-
     /// Waits until the object is gone.
     async fn until_gone(&self, api_version: &str, kind: &str, name: &str) -> Result<()> {
         eventually(&format!("{kind} {name} is gone"), Duration::from_mins(1), async || {

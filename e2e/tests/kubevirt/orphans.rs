@@ -24,11 +24,7 @@ pub(crate) async fn until_garbage_is_collected(world: &KubeVirtWorld<'_>) -> Res
         }],
     });
     world.place.ask(Method::POST, &collection, &machine).await?;
-    world
-        .until("the garbage collector has deleted a machine whose owner does not exist", async || {
-            Ok((!world.machines().await?.contains_key("probe")).then_some(()))
-        })
-        .await
+    world.until_no_machine("probe").await
 }
 
 #[test]
@@ -52,8 +48,6 @@ fn a_machine_of_a_pool_that_does_not_exist_loses_the_finalizer_and_can_be_delete
             .await?;
         world.is_settled().await?;
         world.delete_machine("restored-0").await?;
-        world
-            .until("the machine is gone", async || Ok(world.machines().await?.is_empty().then_some(())))
-            .await
+        world.until_no_machine("restored-0").await
     });
 }

@@ -126,8 +126,7 @@ fn a_pool_reports_outdated_copies_and_changed_machines_and_deletes_unused_copies
         let written = world.writes()?.len();
         small(&world, "8Gi").await?;
         until_condition(&world, "InstancetypeOutdated", Some("SpecChanged")).await?;
-        let path = format!("{}/small", world.place.path(API_VERSION, "VirtualMachineInstancetype")?);
-        world.place.ask(Method::DELETE, &path, &Value::Null).await?;
+        world.place.delete(API_VERSION, "VirtualMachineInstancetype", "small").await?;
         until_condition(&world, "InstancetypeOutdated", Some("Deleted")).await?;
         small(&world, "2Gi").await?;
         until_condition(&world, "InstancetypeOutdated", None).await?;

@@ -280,20 +280,10 @@ fn a_machine_that_does_not_start_is_replaced_with_new_storage() {
         // The guest of one machine ends, and the next start fails.
         let fails = json!({ "metadata": { "annotations": { "simulator.vmpool.dev/fail-start": "1" } } });
         world.patch_machine("p-1", &fails).await?;
-        let path = format!("{}/p-1", world.place.path("kubevirt.io/v1", "VirtualMachineInstance")?);
-        world.place.ask(Method::DELETE, &path, &Value::Null).await?;
-        world
-            .until("p-1 is another machine", async || {
-                let now = world.machines().await?;
-                let other = |name: &str| {
-                    now.get(name).is_some_and(|machine| {
-                        machine["metadata"]["uid"] != machines[name]["metadata"]["uid"]
-                    })
-                };
-                Ok((other("p-1") && !other("p-0")).then_some(()))
-            })
-            .await?;
-        world.until_ready(&["p-0", "p-1"]).await?;
+        world.place.delete("kubevirt.io/v1", "VirtualMachineInstance", "p-1").await?;
+        world.until_another("p-1", text(&machines["p-1"], "/metadata/uid")).await?;
+        let after = world.until_ready(&["p-0", "p-1"]).await?;
+        ensure!(after["p-0"]["metadata"]["uid"] == machines["p-0"]["metadata"]["uid"], "p-0 was replaced");
         let now = world.all("cdi.kubevirt.io/v1beta1", "DataVolume").await?;
         let is_same = |name: &str| now[name]["metadata"]["uid"] == volumes[name]["metadata"]["uid"];
         ensure!(is_same("scratch-0") && !is_same("scratch-1"), "the broken disk is not used again");

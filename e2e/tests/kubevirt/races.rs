@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 use vmpool_api::kubevirt::API_VERSION;
 use vmpool_installation::fault_proxy::{FaultProxy, Held, RequestLine};
 use vmpool_installation::programs::ControllerOptions;
@@ -72,8 +72,7 @@ fn a_guest_that_restarts_by_itself_after_the_update_of_its_machine_is_not_restar
         world.patch("p", &memory("2Gi")).await?;
         restart.arrived().await?;
         // when the guest ends and starts again before the API server receives the request,
-        let path = format!("{}/p-0", world.place.path(API_VERSION, "VirtualMachineInstance")?);
-        world.place.ask(Method::DELETE, &path, &Value::Null).await?;
+        world.place.delete(API_VERSION, "VirtualMachineInstance", "p-0").await?;
         let restarted = world.until_memory(&["p-0"], "2Gi").await?;
         ensure!(text(&restarted["p-0"], "/metadata/uid") != text(&before["p-0"], "/metadata/uid"));
         drop(restart);

@@ -191,8 +191,7 @@ fn another_type_of_a_running_machine_is_applied_live_or_at_its_next_start() {
         ensure!(waiting["metadata"]["uid"] == started["metadata"]["uid"], "the controller restarted it");
         runs_with(&waiting, [4, 1], "4Gi")?;
         // The next start applies it.
-        let path = format!("{}/db", world.place.path(API_VERSION, "VirtualMachineInstance")?);
-        world.place.ask(Method::DELETE, &path, &Value::Null).await?;
+        world.place.delete(API_VERSION, "VirtualMachineInstance", "db").await?;
         world
             .until("a new instance has the size of pinned", async || {
                 let found = world.instances().await?.remove("db");

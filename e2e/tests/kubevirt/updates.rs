@@ -1,7 +1,6 @@
 //! Updates: which machines get a changed template, which guests restart, and in which order.
 
 use anyhow::{Result, ensure};
-use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::API_VERSION;
 use vmpool_e2e::wait::throughout;
@@ -76,9 +75,8 @@ pub(crate) async fn start(world: &KubeVirtWorld<'_>, machine: &str) -> Result<()
             Ok(world.machines().await?.contains_key(machine).then_some(()))
         })
         .await?;
-    let path = format!("{}/{machine}/status", world.place.path(API_VERSION, "VirtualMachine")?);
     let start = json!({ "status": { "stateChangeRequests": [{ "action": "Start" }] } });
-    world.place.ask(Method::PATCH, &path, &start).await.map(drop)
+    world.place.patch(API_VERSION, "VirtualMachine", &format!("{machine}/status"), &start).await.map(drop)
 }
 
 /// A guest with this run strategy restarts through requests in the status of its machine.
@@ -232,8 +230,7 @@ async fn with_a_restart_by_a_user(world: &KubeVirtWorld<'_>) -> Result<()> {
         })
         .await?;
     let first = uid(&world.instances().await?["hasty-0"]).to_owned();
-    let path = format!("{}/hasty-0", world.place.path(API_VERSION, "VirtualMachineInstance")?);
-    world.place.ask(Method::DELETE, &path, &Value::Null).await?;
+    world.place.delete(API_VERSION, "VirtualMachineInstance", "hasty-0").await?;
     world
         .until("hasty-0 runs again", async || {
             let instances = world.instances().await?;

@@ -235,6 +235,21 @@ impl KubeVirtWorld<'_> {
         .await
     }
 
+    /// Waits until there is a machine with this name and another UID than the former one had.
+    pub(crate) async fn until_another(&self, machine: &str, former: &str) -> Result<Value> {
+        self.until(&format!("{machine} is another machine"), async || {
+            let found = self.machines().await?.remove(machine);
+            Ok(found.filter(|found| text(found, "/metadata/uid") != former))
+        })
+        .await
+    }
+
+    /// Waits until there is no machine with this name.
+    pub(crate) async fn until_no_machine(&self, name: &str) -> Result<()> {
+        let is_gone = async || Ok((!self.machines().await?.contains_key(name)).then_some(()));
+        self.until(&format!("{name} is gone"), is_gone).await
+    }
+
     /// Waits until all machines of a pool but this one are ready.
     pub(crate) async fn until_ordinals_but(&self, pool: &str, but: &str) -> Result<BTreeMap<String, Value>> {
         self.until(&format!("the machines of {pool} but {but} are ready"), async || {
@@ -347,8 +362,7 @@ impl KubeVirtWorld<'_> {
 
     /// Deletes a machine.
     pub(crate) async fn delete_machine(&self, name: &str) -> Result<()> {
-        let path = format!("{}/{name}", self.place.path(API_VERSION, "VirtualMachine")?);
-        self.place.ask(Method::DELETE, &path, &Value::Null).await.map(drop)
+        self.place.delete(API_VERSION, "VirtualMachine", name).await
     }
 
     /// Deletes all objects of a kind, and waits until they are gone.
@@ -375,8 +389,7 @@ impl KubeVirtWorld<'_> {
 
     /// Patches a machine.
     pub(crate) async fn patch_machine(&self, name: &str, patch: &Value) -> Result<()> {
-        let path = format!("{}/{name}", self.place.path(API_VERSION, "VirtualMachine")?);
-        self.place.ask(Method::PATCH, &path, patch).await.map(drop)
+        self.place.patch(API_VERSION, "VirtualMachine", name, patch).await.map(drop)
     }
 
     /// Deletes a pool with this propagation policy.

@@ -197,7 +197,7 @@ fn a_snapshot_without_its_content_is_taken_again() {
         world.until_ready("debian").await?;
         let snapshot = world.place.object(SNAPSHOT.0, SNAPSHOT.1, "debian").await?.context("no snapshot")?;
         let content = snapshot["status"]["boundVolumeSnapshotContentName"].as_str().unwrap_or_default();
-        world.delete(SNAPSHOT.0, "VolumeSnapshotContent", content).await?;
+        world.place.delete(SNAPSHOT.0, "VolumeSnapshotContent", content).await?;
         let healed = |image: &Value| image["status"]["phase"] == "Ready" && image["status"]["healCount"] == 1;
         world.until("debian", healed).await?;
         let other = world.place.object(SNAPSHOT.0, SNAPSHOT.1, "debian").await?.context("no snapshot")?;
@@ -217,7 +217,7 @@ fn a_snapshot_may_be_unready_for_the_grace_and_is_then_taken_again() {
         let snapshot = world.place.object(SNAPSHOT.0, SNAPSHOT.1, "debian").await?.context("no snapshot")?;
         let holds =
             json!({ "metadata": { "annotations": { "simulator.vmpool.dev/hold-snapshot": "true" } } });
-        world.patch(SNAPSHOT.0, SNAPSHOT.1, "debian", &holds).await?;
+        world.place.patch(SNAPSHOT.0, SNAPSHOT.1, "debian", &holds).await?;
         let unready = |image: &Value| image["status"]["snapshot"]["readyToUse"] == false;
         let image = world.until("debian", unready).await?;
         ensure!(image["status"]["phase"] == "Ready" && image["status"]["healCount"] == 0, "{image}");
@@ -248,7 +248,7 @@ fn a_claim_whose_volume_is_lost_counts_as_gone() {
         ensure!(image["status"]["phase"] == "Ready", "{image}");
         world.is_settled().await?;
         // Without it the image is imported again.
-        world.delete(SNAPSHOT.0, SNAPSHOT.1, "debian").await?;
+        world.place.delete(SNAPSHOT.0, SNAPSHOT.1, "debian").await?;
         let healed = |image: &Value| image["status"]["phase"] == "Ready" && image["status"]["healCount"] == 1;
         let image = world.until("debian", healed).await?;
         ensure!(image["status"]["dataVolume"]["uid"] != volume["metadata"]["uid"], "{image}");
