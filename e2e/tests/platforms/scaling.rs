@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use anyhow::{Result, ensure};
 use rstest::rstest;
 use serde_json::json;
-use vmpool_e2e::world::PoolScaleDownPolicy;
 use vmpool_e2e::world::condition::{
     desired_replicas, disk_count, machine_count, no_condition, pool_condition, pool_event, pool_is_ready,
     ready_replicas,
 };
-use vmpool_e2e::world::{PoolHandle, ScenarioWorld};
+use vmpool_e2e::world::{PoolHandle, PoolScaleDownPolicy, ScenarioWorld};
 use vmpool_invariants::object::{JsonObject, TestedKind, object_uids};
 use vmpool_invariants::platform::TestedPlatform;
 
