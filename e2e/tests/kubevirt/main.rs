@@ -194,6 +194,17 @@ impl TestNamespace<'_> {
         answer.map_err(|status| anyhow::anyhow!("{}", status.message)).with_context(|| path.to_owned())
     }
 
+    /// Changes an object, or its status, with a merge patch, and returns the stored object.
+    async fn patch(&self, api_version: &str, kind: &str, name: &str, patch: &Value) -> Result<Value> {
+        self.ask(Method::PATCH, &format!("{}/{name}", self.path(api_version, kind)?), patch).await
+    }
+
+    /// Deletes an object.
+    async fn delete(&self, api_version: &str, kind: &str, name: &str) -> Result<()> {
+        let path = format!("{}/{name}", self.path(api_version, kind)?);
+        self.ask(Method::DELETE, &path, &Value::Null).await.map(drop)
+    }
+
     /// Creates an object, or replaces the one with its name.
     async fn write(&self, object: &Value, unknown: Unknown) -> Result<Result<Value, kube::core::Status>> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
