@@ -3,6 +3,7 @@
 //! Run it as `cargo xtask`. CI runs `cargo xtask verify`, and each of its steps has a separate command.
 
 mod alerts;
+mod browser;
 mod chart;
 mod dashboard;
 mod generate;

@@ -11,21 +11,12 @@ use serde_json::Value;
 /// The folder of the page.
 const PAGE: &str = "cli/src/commands/dashboard/page";
 
-/// The condition of the style sheet for dark colors.
-const DARK: &str = "(prefers-color-scheme: dark)";
-
-/// A color scheme.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ColorScheme {
-    Light,
-    Dark,
-}
-
 /// The page and its data.
 #[derive(Clone, Debug)]
 pub(super) struct SamplePage {
     html: String,
     style: String,
+    elements: String,
     script: String,
     icon: String,
     policy: String,
@@ -41,24 +32,20 @@ pub(super) struct SampleResponse {
 }
 
 impl SamplePage {
-    /// Reads the page from the working tree, in this color scheme.
+    /// Reads the page from the working tree.
     ///
     /// # Errors
     /// A file cannot be read, or the sample is no JSON.
-    pub(super) fn read(root: &Path, scheme: ColorScheme) -> Result<Self> {
+    pub(super) fn read(root: &Path) -> Result<Self> {
         let read = |file: &str| {
             let path = root.join(PAGE).join(file);
             std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
         };
-        // The flags of browsers for the scheme differ between versions, so the style sheet decides.
-        let condition = match scheme {
-            ColorScheme::Light => "not all",
-            ColorScheme::Dark => "all",
-        };
         let board: Value = serde_json::from_str(include_str!("board.json")).context("reading the sample")?;
         Ok(Self {
             html: read("index.html")?,
-            style: read("style.css")?.replace(DARK, condition),
+            style: read("style.css")?,
+            elements: read("elements.js")?,
             script: read("script.js")?,
             icon: read("icon.svg")?,
             policy: read("content-security-policy.txt")?.trim_end().to_owned(),
@@ -73,9 +60,10 @@ impl SamplePage {
         match path {
             "/" => found("text/html; charset=utf-8", &self.html),
             "/style.css" => found("text/css; charset=utf-8", &self.style),
+            "/elements.js" => found("text/javascript; charset=utf-8", &self.elements),
             "/script.js" => found("text/javascript; charset=utf-8", &self.script),
             "/icon.svg" => found("image/svg+xml", &self.icon),
-            // The stream ends, so that the time of the browser goes on. It does not connect again.
+            // The stream ends, and the browser does not connect again.
             "/api/changes" => {
                 found("text/event-stream", &format!("retry: 3600000\nevent: board\ndata: {}\n\n", self.board))
             }
@@ -127,27 +115,20 @@ mod tests {
     use super::*;
     use crate::workspace::Workspace;
 
-    fn page(scheme: ColorScheme) -> SamplePage {
-        SamplePage::read(Workspace::locate().unwrap().root(), scheme).unwrap()
-    }
-
-    #[test]
-    fn the_scheme_is_that_of_the_style_sheet() {
-        let style = |scheme| page(scheme).respond("/style.css").body;
-        assert!(style(ColorScheme::Dark).contains("@media all {"));
-        assert!(style(ColorScheme::Light).contains("@media not all {"));
+    fn page() -> SamplePage {
+        SamplePage::read(Workspace::locate().unwrap().root()).unwrap()
     }
 
     #[test]
     fn the_board_is_one_event_in_one_line() {
-        let event = page(ColorScheme::Light).respond("/api/changes").body;
+        let event = page().respond("/api/changes").body;
         let data = event.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
         let board: Value = serde_json::from_str(data).unwrap();
-        assert_eq!(board["pools"].as_array().map(Vec::len), Some(3));
+        assert_eq!(board["pools"].as_array().map(Vec::len), Some(4));
     }
 
     #[test]
     fn other_paths_are_not_found() {
-        assert_eq!(page(ColorScheme::Light).respond("/secret").status, "404 Not Found");
+        assert_eq!(page().respond("/secret").status, "404 Not Found");
     }
 }
