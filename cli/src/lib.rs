@@ -12,7 +12,7 @@
 //!
 //! From the lowest: `connection`, `dry_run`, `jsonpath`, `age`, `visible`, `screen`, `table`, `exit`,
 //! `explain`; `format`, `client_config`; `cluster`; `resources`; `pool`, `leader`, `shown`; `phase`;
-//! `observation`, `candidates`, `installation`, `subresource`; `arguments`; `output`; the commands; `run`.
+//! `observation`; `current_revision`, `candidates`, `installation`, `subresource`; `arguments`; `output`; the commands; `run`.
 
 mod age;
 mod arguments;
@@ -21,6 +21,7 @@ mod client_config;
 mod cluster;
 mod commands;
 mod connection;
+mod current_revision;
 mod dry_run;
 mod exit;
 mod explain;
