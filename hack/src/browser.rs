@@ -6,7 +6,9 @@
 
 mod devtools;
 mod process;
+mod server;
 mod tab;
 
 pub(crate) use self::process::Chromium;
+pub(crate) use self::server::{PageResponse, serve_pages};
 pub(crate) use self::tab::{AccessibleElement, BrowserTab, BrowserView, ColorScheme};

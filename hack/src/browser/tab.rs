@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -139,7 +139,7 @@ impl<'a> BrowserTab<'a> {
     pub(crate) fn write_screenshot(&mut self, path: &Path) -> Result<()> {
         let shot = self.send("Page.captureScreenshot", &json!({ "format": "png" }))?;
         let encoded = shot["data"].as_str().context("the browser sends no picture")?;
-        let picture = STANDARD.decode(encoded).context("reading the picture")?;
+        let picture = STANDARD.decode(encoded).map_err(|error| anyhow!("reading the picture: {error}"))?;
         fs::write(path, picture).with_context(|| format!("writing {}", path.display()))
     }
 

@@ -1,12 +1,12 @@
 //! Serves the dashboard's page with a sample of its data, to a browser on this computer.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
+
+use crate::browser::{PageResponse, serve_pages};
 
 /// The folder of the page.
 const PAGE: &str = "cli/src/commands/dashboard/page";
@@ -21,14 +21,6 @@ pub(super) struct SamplePage {
     icon: String,
     policy: String,
     board: String,
-}
-
-/// A response.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SampleResponse {
-    status: &'static str,
-    media_type: &'static str,
-    body: String,
 }
 
 impl SamplePage {
@@ -54,9 +46,13 @@ impl SamplePage {
     }
 
     /// The response to a request for this path.
-    pub(super) fn respond(&self, path: &str) -> SampleResponse {
-        let found =
-            |media_type, body: &str| SampleResponse { status: "200 OK", media_type, body: body.to_owned() };
+    pub(super) fn respond(&self, path: &str) -> PageResponse {
+        let found = |media_type, body: &str| PageResponse {
+            status: "200 OK",
+            media_type,
+            policy: Some(self.policy.clone()),
+            body: body.as_bytes().to_vec(),
+        };
         match path {
             "/" => found("text/html; charset=utf-8", &self.html),
             "/style.css" => found("text/css; charset=utf-8", &self.style),
@@ -67,7 +63,7 @@ impl SamplePage {
             "/api/changes" => {
                 found("text/event-stream", &format!("retry: 3600000\nevent: board\ndata: {}\n\n", self.board))
             }
-            _ => SampleResponse { status: "404 Not Found", media_type: "text/plain", body: String::new() },
+            _ => PageResponse::not_found(),
         }
     }
 
@@ -76,37 +72,7 @@ impl SamplePage {
     /// # Errors
     /// The server cannot listen.
     pub(super) fn serve(self) -> Result<SocketAddr> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on 127.0.0.1")?;
-        let address = listener.local_addr().context("reading the port")?;
-        let page = Arc::new(self);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let page = Arc::clone(&page);
-                // A browser opens connections before it needs them, so each has a thread.
-                std::thread::spawn(move || page.answer(&stream));
-            }
-        });
-        Ok(address)
-    }
-
-    /// Answers one request. A browser that closes the connection needs no answer.
-    fn answer(&self, stream: &TcpStream) -> std::io::Result<()> {
-        let mut lines = BufReader::new(stream).lines();
-        let Some(first) = lines.next().transpose()? else { return Ok(()) };
-        for line in lines {
-            if line?.is_empty() {
-                break;
-            }
-        }
-        let path = first.split(' ').nth(1).unwrap_or_default();
-        let SampleResponse { status, media_type, body } = self.respond(path);
-        let policy = &self.policy;
-        let mut stream = stream;
-        write!(
-            stream,
-            "HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Security-Policy: {policy}\r\n\
-             Cache-Control: no-store\r\nConnection: close\r\n\r\n{body}"
-        )
+        serve_pages(move |path| self.respond(path))
     }
 }
 
@@ -121,7 +87,7 @@ mod tests {
 
     #[test]
     fn the_board_is_one_event_in_one_line() {
-        let event = page().respond("/api/changes").body;
+        let event = String::from_utf8(page().respond("/api/changes").body).unwrap();
         let data = event.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
         let board: Value = serde_json::from_str(data).unwrap();
         assert_eq!(board["pools"].as_array().map(Vec::len), Some(4));
