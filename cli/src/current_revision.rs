@@ -1,6 +1,6 @@
 //! Which revision of a pool is current. `status` and the dashboard decide by it which machines are current.
 //!
-//! `status` reads the stored revisions. The dashboard follows no stored revisions, so it uses what the controller
+//! `status` reads the stored revisions. The dashboard follows none, so it uses what the controller
 //! has published. Where that is not enough, the answer is unknown instead of another one.
 
 use vmpool_engine::revisions::RevisionId;

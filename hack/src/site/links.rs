@@ -11,8 +11,9 @@ use anyhow::{Context, Result};
 /// # Errors
 /// A page cannot be read.
 pub(super) fn find_broken_links(book: &Path) -> Result<Vec<String>> {
+    let book = book.canonicalize().with_context(|| format!("finding {}", book.display()))?;
     let mut pages = BTreeMap::new();
-    read_pages(book, &mut pages)?;
+    read_pages(&book, &mut pages)?;
     let mut broken = Vec::new();
     for (page, text) in &pages {
         // It has all pages in one, with links that begin at another place.
@@ -21,7 +22,7 @@ pub(super) fn find_broken_links(book: &Path) -> Result<Vec<String>> {
         }
         let dead =
             attribute_values(text, "href").into_iter().filter(|link| !leads_somewhere(&pages, page, link));
-        let shown = page.strip_prefix(book).unwrap_or(page);
+        let shown = page.strip_prefix(&book).unwrap_or(page);
         broken.extend(dead.map(|link| format!("{}: {link}", shown.display())));
     }
     Ok(broken)
@@ -55,8 +56,8 @@ fn leads_somewhere(pages: &BTreeMap<PathBuf, String>, page: &Path, link: &str) -
     let Some(folder) = page.parent() else { return false };
     let target = if file.is_empty() { page.to_owned() } else { folder.join(file) };
     let Ok(target) = target.canonicalize() else { return false };
-    match pages.iter().find(|(known, _)| known.canonicalize().is_ok_and(|known| known == target)) {
-        Some((_, text)) => anchor.is_empty() || attribute_values(text, "id").contains(&anchor),
+    match pages.get(&target) {
+        Some(text) => anchor.is_empty() || attribute_values(text, "id").contains(&anchor),
         None => target.is_file(),
     }
 }
