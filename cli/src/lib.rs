@@ -12,7 +12,8 @@
 //!
 //! From the lowest: `connection`, `dry_run`, `jsonpath`, `age`, `visible`, `screen`, `table`, `exit`,
 //! `explain`; `format`, `client_config`; `cluster`; `resources`; `pool`, `leader`, `shown`; `phase`;
-//! `observation`; `current_revision`, `candidates`, `installation`, `subresource`; `arguments`; `output`; the commands; `run`.
+//! `observation`; `current_revision`, `candidates`, `installation`, `subresource`; `arguments`; `output`;
+//! the commands; `run`.
 
 mod age;
 mod arguments;

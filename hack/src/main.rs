@@ -58,8 +58,8 @@ enum Command {
     /// Check the page of `kubectl vmpool dashboard` in a Chromium from $CHROMIUM or $PATH, and write
     /// screenshots of it
     Dashboard(dashboard::DashboardOptions),
-    /// Build the documentation as a site, into target/site/book, with the mdBook of $PATH or one that is built
-    /// once
+    /// Build the documentation as a site, into target/site/book, with the mdBook of $PATH or one that is
+    /// built once
     Site(site::SiteOptions),
     /// Look for ignored tests, files that no module declares, forbidden dependencies, import cycles, and
     /// words that hide the actor

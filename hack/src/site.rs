@@ -23,7 +23,8 @@ const VERSION: &str = "0.5.4";
 /// Options of the command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SiteOptions {
-    /// Also open the site in a Chromium from $CHROMIUM or $PATH: search, console, width of a phone, dark colors
+    /// Also open the site in a Chromium from $CHROMIUM or $PATH: search, console, width of
+    /// a phone, dark colors
     #[arg(long)]
     check: bool,
 }

@@ -24,8 +24,8 @@ const PROGRAMS: [&str; 7] = [
     "headless_shell",
 ];
 
-/// The browser reads commands from file descriptor 3, and writes to 4. The shell connects both to the pipes of
-/// this program.
+/// The browser reads commands from file descriptor 3, and writes to 4. The shell connects both to the
+/// pipes of this program.
 const CONNECT: &str = "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null";
 
 /// A running browser with a new profile. It ends with this value.

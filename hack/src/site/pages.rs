@@ -8,6 +8,9 @@ use anyhow::{Context, Result};
 /// The repository, to which links to other files lead.
 const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 
+/// The table of contents, which names the files of the pages.
+const SUMMARY: &str = "SUMMARY.md";
+
 /// Copies a folder of pages.
 ///
 /// # Errors
@@ -24,7 +27,7 @@ fn copy_folder(docs: &Path, below: &Path, target: &Path) -> Result<()> {
         let (source, path) = (from.join(&name), below.join(&name));
         if source.is_dir() {
             copy_folder(docs, &path, target)?;
-        } else if source.extension().is_some_and(|extension| extension == "md") {
+        } else if source.extension().is_some_and(|extension| extension == "md") && name != SUMMARY {
             let text =
                 fs::read_to_string(&source).with_context(|| format!("reading {}", source.display()))?;
             let text = rewrite_links(&text, |link| rewrite_link(docs, below, link));
@@ -61,16 +64,19 @@ fn rewrite_links(text: &str, rewrite: impl Fn(&str) -> Option<String>) -> String
     rewritten
 }
 
-/// A link to the repository, if the site does not have the target: a file outside of the documentation, or a
-/// folder.
+/// Another link, if the site does not have the target: to the repository, for a file outside of the
+/// documentation or a folder; to the index page that mdBook makes of a README.
 fn rewrite_link(docs: &Path, below: &Path, link: &str) -> Option<String> {
     let target = link.split('#').next().filter(|target| !target.is_empty() && !target.contains(':'))?;
     let path = normalize_path(&Path::new("docs").join(below).join(target));
     let is_page = path.starts_with("docs");
     let is_folder = docs.parent()?.join(&path).is_dir();
+    let anchor = &link[target.len()..];
+    if is_page && !is_folder {
+        return target.strip_suffix("README.md").map(|folder| format!("{folder}index.md{anchor}"));
+    }
     let kind = if is_folder { "tree" } else { "blob" };
-    (!is_page || is_folder)
-        .then(|| format!("{REPOSITORY}/{kind}/main/{}{}", path.display(), &link[target.len()..]))
+    Some(format!("{REPOSITORY}/{kind}/main/{}{anchor}", path.display()))
 }
 
 /// The path without `.` and `..`.
@@ -100,17 +106,33 @@ mod tests {
     #[case("reference", "../pools.md", None)]
     #[case("", "https://kubernetes.io", None)]
     #[case("", "#names", None)]
-    #[case("", "../CONTRIBUTING.md#words", Some("blob/main/CONTRIBUTING.md#words"))]
-    #[case("reference", "../../README.md", Some("blob/main/README.md"))]
-    #[case("", "examples", Some("tree/main/docs/examples"))]
+    #[case("", "../CONTRIBUTING.md#words", Some("REPOSITORY/blob/main/CONTRIBUTING.md#words"))]
+    #[case("reference", "../../README.md", Some("REPOSITORY/blob/main/README.md"))]
+    #[case("", "examples", Some("REPOSITORY/tree/main/docs/examples"))]
+    #[case("", "reference/README.md#kubevirt", Some("reference/index.md#kubevirt"))]
     fn links_to_other_files_lead_to_the_repository(
         #[case] below: &str,
         #[case] link: &str,
         #[case] expected: Option<&str>,
     ) {
         let docs = Workspace::locate().unwrap().path("docs");
-        let expected = expected.map(|path| format!("{REPOSITORY}/{path}"));
+        let expected = expected.map(|link| link.replace("REPOSITORY", REPOSITORY));
         assert_eq!(rewrite_link(&docs, Path::new(below), link), expected);
+    }
+
+    #[test]
+    fn the_table_of_contents_names_the_files() {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let docs = from.path().join("docs");
+        fs::create_dir(&docs).unwrap();
+        for file in [SUMMARY, "a.md", "b.svg"] {
+            fs::write(docs.join(file), "[A](reference/README.md)").unwrap();
+        }
+        copy_pages(&docs, to.path()).unwrap();
+        let copied = |file: &str| fs::read_to_string(to.path().join(file)).unwrap();
+        assert_eq!(copied(SUMMARY), "[A](reference/README.md)");
+        assert_eq!(copied("a.md"), "[A](reference/index.md)");
+        assert_eq!(copied("b.svg"), "[A](reference/README.md)");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What the documentation as a site needs: a table of contents with each page, and messages on the page about
 //! troubleshooting that the programs really write.
 //!
-//! A message is the first column of a table with the title `Message`, in backticks. `...` stands for names and
-//! numbers. Each part between them must be in one string of the programs.
+//! A message is the first column of a table with the title `Message`, in backticks. `...` stands for names
+//! and numbers. Each part between them must be in one string of the programs.
 
 #[cfg(test)]
 mod tests;
