@@ -183,11 +183,11 @@ fn the_sample_of_the_browser_check_has_the_fields_of_the_board() {
     let fields = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<String>>();
     for (pointer, own) in [
         ("", default_json::<DashboardBoard>()),
-        ("/pools/0", default_json::<BoardPool>()),
-        ("/pools/0/conditions/0", default_json::<ShownCondition>()),
-        ("/pools/0/machines/0", default_json::<MachineTile>()),
-        ("/pools/0/machines/0/protection", default_json::<ShownProtection>()),
-        ("/pools/0/events/0", default_json::<ShownEvent>()),
+        ("/pools/1", default_json::<BoardPool>()),
+        ("/pools/1/conditions/0", default_json::<ShownCondition>()),
+        ("/pools/1/machines/0", default_json::<MachineTile>()),
+        ("/pools/1/machines/0/protection", default_json::<ShownProtection>()),
+        ("/pools/1/events/0", default_json::<ShownEvent>()),
     ] {
         let mut expected = fields(&own);
         let mut found = fields(sample.pointer(pointer).unwrap());
