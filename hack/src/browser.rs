@@ -1,6 +1,6 @@
 //! A Chromium without a window, for the checks of pages: the dashboard of the plugin, and the documentation.
 //!
-//! This program controls the browser over the DevTools protocol, through two pipes. No port is opened. A
+//! This program controls the browser over the `DevTools` protocol, through two pipes. No port is opened. A
 //! [`BrowserTab`] shows a page as a user sees it, with a size and a color scheme, and reads what a screen
 //! reader gets. CI has no browser, so it runs none of these checks.
 

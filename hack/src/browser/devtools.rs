@@ -1,4 +1,4 @@
-//! The DevTools protocol over pipes: JSON messages, each with a zero byte at its end.
+//! The `DevTools` protocol over pipes: JSON messages, each with a zero byte at its end.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write};

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
+use serde_json::Value;
 
 use crate::browser::{BrowserTab, BrowserView, Chromium, ColorScheme, PageResponse, serve_pages};
 
@@ -65,7 +66,7 @@ pub(super) fn find_browser_problems(book: &Path, folder: &Path) -> Result<Vec<St
             "[...document.querySelectorAll('#mdbook-searchresults li')].slice(0, 10).map((item) => item.textContent)",
         )?;
         let is_found = |title: &str| title.starts_with(page);
-        if !titles.as_array().into_iter().flatten().filter_map(|title| title.as_str()).any(is_found) {
+        if !titles.as_array().into_iter().flatten().filter_map(Value::as_str).any(is_found) {
             problems.push(format!("the search for {text:?} does not find {page}: {titles}"));
         }
     }
