@@ -14,6 +14,7 @@ mod explicit;
 mod failures;
 mod foreign_objects;
 mod gates;
+mod helm_wait;
 mod machines;
 mod metrics;
 mod missing_objects;
