@@ -26,6 +26,7 @@
 
 mod dispatch;
 mod events;
+mod go_encoding;
 mod instance;
 mod json;
 mod launcher;
