@@ -197,6 +197,7 @@ pub(super) fn read_machine(object: &KubeVirtMachineObject) -> Machine {
         activity,
         restart_pending: facts.restart_required,
         stop_requested: facts.state_change_requested,
+        restoring: facts.restore.is_some(),
         restartable: facts.run_strategy.is_some_and(restart::is_restart_possible),
         devices_ready: true,
         has_finalizer: position.is_some(),
@@ -258,7 +259,15 @@ fn not_ready_problem(facts: &MachineFacts, activity: MachineActivity) -> Option<
         let has_stopped = facts.printable_status.is_some_and(|state| states.contains(&state));
         facts.run_strategy.filter(|_| is_stopped && has_stopped).and_then(stop_problem).map(intern_text)
     };
-    facts.problem.clone().or_else(stopped)
+    restore_problem(facts).or_else(|| facts.problem.clone()).or_else(stopped)
+}
+
+/// That KubeVirt restores a machine. Its volumes can be missing meanwhile, which is no problem of its own.
+fn restore_problem(facts: &MachineFacts) -> Option<Arc<str>> {
+    let restore = facts.restore.as_deref()?;
+    Some(intern_text(&format!(
+        "VirtualMachineRestore {restore} is in progress, and KubeVirt starts the machine only when it has ended"
+    )))
 }
 
 /// Why KubeVirt does not start a stopped machine with this run strategy; `None` if it does.
@@ -284,7 +293,12 @@ fn stop_problem(strategy: RunStrategy) -> Option<&'static str> {
     }
 }
 
+/// A snapshot or a restore may be what repairs the machine, so until it has ended, autohealing leaves the machine
+/// as it is.
 fn start_health(facts: &MachineFacts) -> StartHealth {
+    if facts.snapshotting || facts.restore.is_some() {
+        return StartHealth::default();
+    }
     let failing = facts.printable_status.is_some_and(PrintableStatus::is_start_failure);
     let (not_ready, since) = match facts.readiness {
         Readiness::NotReady { since } => (true, since),

@@ -74,6 +74,12 @@ pub(crate) struct KubeVirtMachineStatus {
     pub(crate) conditions: Vec<MachineCondition>,
     #[serde(deserialize_with = "lenient_list")]
     pub(crate) state_change_requests: Vec<StartStopRequest>,
+    /// Name of the VirtualMachineSnapshot that is being taken.
+    #[serde(deserialize_with = "lenient_value")]
+    pub(crate) snapshot_in_progress: Option<String>,
+    /// Name of the VirtualMachineRestore that replaces its volumes.
+    #[serde(deserialize_with = "lenient_value")]
+    pub(crate) restore_in_progress: Option<String>,
     /// Taken when the machine is read: [`KubeVirtMachineObject::references`] contains the copy.
     instancetype_ref: Value,
     /// The same of the preference.

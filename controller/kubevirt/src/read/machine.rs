@@ -77,6 +77,10 @@ pub struct MachineFacts {
     pub run_strategy: Option<RunStrategy>,
     /// Whether a requested start or stop is not done yet.
     pub state_change_requested: bool,
+    /// Whether a VirtualMachineSnapshot is being taken of it.
+    pub snapshotting: bool,
+    /// Name of the VirtualMachineRestore that replaces its volumes. KubeVirt does not start it before the end.
+    pub restore: Option<Arc<str>>,
 }
 
 impl MachineFacts {
@@ -114,6 +118,12 @@ pub fn read_machine_facts(object: &KubeVirtMachineObject) -> MachineFacts {
         start_failures: status.start_failure.consecutive_fail_count,
         run_strategy: RunStrategy::of(object.run_strategy.as_deref(), object.running),
         state_change_requested: !status.state_change_requests.is_empty(),
+        snapshotting: status.snapshot_in_progress.as_ref().is_some_and(|name| !name.is_empty()),
+        restore: status
+            .restore_in_progress
+            .as_deref()
+            .filter(|name| !name.is_empty())
+            .map(|name| intern_text(limits::clip_name(name))),
     }
 }
 
