@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 fn machine(stage: &KubeVirtTestbed) -> Value {
-    stage.get(KubeVirtObjectKind::Machine, "a")
+    stage.get(KubeVirtObjectKind::Machine, "a").clone()
 }
 
 fn domain(change: &Value) -> Value {
