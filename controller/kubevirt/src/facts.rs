@@ -293,8 +293,8 @@ fn stop_problem(strategy: RunStrategy) -> Option<&'static str> {
     }
 }
 
-/// A snapshot or a restore may be what repairs the machine, so until it has ended, autohealing leaves the machine
-/// as it is.
+/// A snapshot or a restore may be what repairs the machine, so until it has ended, autohealing leaves the
+/// machine as it is.
 fn start_health(facts: &MachineFacts) -> StartHealth {
     if facts.snapshotting || facts.restore.is_some() {
         return StartHealth::default();

@@ -1,5 +1,5 @@
-//! Conflicts with writes of statuses: virt-controller writes the status of a machine several times for each change
-//! of its state.
+//! Conflicts with writes of statuses: virt-controller writes the status of a machine several times for each
+//! change of its state.
 
 use anyhow::{Result, ensure};
 use http::Method;

@@ -79,7 +79,8 @@ pub struct MachineFacts {
     pub state_change_requested: bool,
     /// Whether a VirtualMachineSnapshot is being taken of it.
     pub snapshotting: bool,
-    /// Name of the VirtualMachineRestore that replaces its volumes. KubeVirt does not start it before the end.
+    /// Name of the VirtualMachineRestore that replaces its volumes. KubeVirt does not start it before the
+    /// end.
     pub restore: Option<Arc<str>>,
 }
 

@@ -1,8 +1,8 @@
 //! Patches of machines, and what they require of the machine.
 //!
-//! The controller of the platform writes the status of a machine often. A patch that requires the version that
-//! was read conflicts with each of these writes, also if it does not rely on the status. Such a patch tests the
-//! fields that it relies on instead: a JSON patch, of which the API server applies all or nothing.
+//! The controller of the platform writes the status of a machine often. A patch that requires the version
+//! that was read conflicts with each of these writes, also if it does not rely on the status. Such a patch
+//! tests the fields that it relies on instead: a JSON patch, of which the API server applies all or nothing.
 
 use json_patch::PatchOperation;
 use kube::api::Patch;
@@ -24,8 +24,8 @@ pub(super) enum Requirement {
     SpecAndMetadata,
 }
 
-/// The fields that stand for spec and metadata of a machine. A user protects it in its annotations, and detaches
-/// it with its labels or its owner.
+/// The fields that stand for spec and metadata of a machine. A user protects it in its annotations, and
+/// detaches it with its labels or its owner.
 const READ_FIELDS: [&str; 5] = [
     "/metadata/uid",
     "/metadata/generation",
@@ -54,8 +54,8 @@ fn require_version(live: &Value, merge: &Value) -> Value {
     patch
 }
 
-/// The JSON patch that tests spec and metadata; `None` if the machine lacks one of the fields, because a patch
-/// cannot test that a field is absent, or if the patch would be too long.
+/// The JSON patch that tests spec and metadata; `None` if the machine lacks one of the fields, because a
+/// patch cannot test that a field is absent, or if the patch would be too long.
 fn test_read_fields(live: &Value, merge: &Value) -> Option<json_patch::Patch> {
     let test = |path| Some(json!({ "op": "test", "path": path, "value": live.pointer(path)? }));
     let mut operations = READ_FIELDS.into_iter().map(test).collect::<Option<Vec<_>>>()?;
@@ -83,8 +83,8 @@ fn push_changes(operations: &mut Vec<Value>, path: &str, live: &Value, merge: &M
 }
 
 /// Whether a patch of a machine failed because the machine is not any more as it was read. The API server
-/// rejects a JSON patch in the same way if one of its tests fails and if its result is invalid, so the machine
-/// is read again.
+/// rejects a JSON patch in the same way if one of its tests fails and if its result is invalid, so the
+/// machine is read again.
 pub(super) async fn is_patch_outdated<P: Platform>(
     context: &PoolContext<P>,
     namespace: &str,

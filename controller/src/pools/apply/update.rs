@@ -1,8 +1,8 @@
 //! Updates of machines to the current revision, and the label of the revision that is in effect.
 //!
-//! Each write is computed from a live read of the machine with all its fields, and requires what it relies on:
-//! the version, or spec and metadata. If another client changes that in between, the controller tries again and
-//! does not overwrite the change.
+//! Each write is computed from a live read of the machine with all its fields, and requires what it relies
+//! on: the version, or spec and metadata. If another client changes that in between, the controller tries
+//! again and does not overwrite the change.
 
 use std::sync::Arc;
 

@@ -1,13 +1,13 @@
 //! Zero values of the spec of an instance that Go's encoder drops.
 //!
-//! KubeVirt's programs read objects into Go types, and write these. A field that is no pointer and has the tag
-//! `omitempty` is absent in what they write if it is zero or false. Such a program is the mutating webhook of
-//! machines, and the controller that creates their instances.
+//! KubeVirt's programs read objects into Go types, and write these. A field that is no pointer and has the
+//! tag `omitempty` is absent in what they write if it is zero or false. Such a program is the mutating
+//! webhook of machines, and the controller that creates their instances.
 
 use serde_json::Value;
 
-/// The fields, from the Go types of `kubevirt.io/v1` in KubeVirt 1.9.0. `[]` stands for each item of a list. Zero
-/// of a field that is a pointer stays, for example `devices.autoattachSerialConsole: false`.
+/// The fields, from the Go types of `kubevirt.io/v1` in KubeVirt 1.9.0. `[]` stands for each item of a list.
+/// Zero of a field that is a pointer stays, for example `devices.autoattachSerialConsole: false`.
 const DROPPED: [&str; 27] = [
     "domain.cpu.cores",
     "domain.cpu.dedicatedCpuPlacement",

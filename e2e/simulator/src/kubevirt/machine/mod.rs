@@ -107,8 +107,8 @@ impl KubeVirtModel {
         self.publish_machine(key, &facts, now);
     }
 
-    /// Puts the finalizer, annotations and defaults on a machine, and then takes from it what Go's encoder drops.
-    /// Returns whether all of that is done.
+    /// Puts the finalizer, annotations and defaults on a machine, and then takes from it what Go's encoder
+    /// drops. Returns whether all of that is done.
     fn set_up(&mut self, key: &NamespacedKey, machine: &KubeVirtMachineView, now: Timestamp) -> bool {
         let id = KubeVirtObjectId::new(KubeVirtObjectKind::Machine, key);
         let delay = self

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// The pool `web` with the machines `web-0` and `web-1`, whose instances have the current revision and are ready.
+/// The pool `web` with the machines `web-0` and `web-1`, whose instances have the current revision and are
+/// ready.
 async fn running_world() -> LeaderWorld {
     let mut world = LeaderWorld::new();
     lead(&mut world, 2);
