@@ -35,12 +35,15 @@ mod running_types;
 mod samples;
 mod scale;
 mod scale_in;
+mod states;
+mod status_writes;
 mod storage;
 mod storage_preservation;
 mod type_admission;
 mod updates;
 mod volumes;
 mod world;
+mod zero_values;
 
 // All that these tests use of the harness.
 use vmpool_e2e::harness;
