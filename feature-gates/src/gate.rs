@@ -36,6 +36,8 @@ pub enum Feature {
     DiskImages,
     /// The wrapper of a machine.
     MachineWrapper,
+    /// The autoscaler of pools: PoolAutoscaler.
+    PoolAutoscaler,
 }
 
 impl Feature {
@@ -45,6 +47,7 @@ impl Feature {
             Self::VirtualMachinePool => "VirtualMachinePool",
             Self::DiskImages => "DiskImages",
             Self::MachineWrapper => "MachineWrapper",
+            Self::PoolAutoscaler => "PoolAutoscaler",
         }
     }
 }
@@ -82,6 +85,10 @@ pub const KNOWN: &[Gate] = &[
     alpha_gate(
         Feature::MachineWrapper,
         "The controller of wrappers, which create a machine after its disk image is ready; requires DiskImages",
+    ),
+    alpha_gate(
+        Feature::PoolAutoscaler,
+        "Autoscalers of pools: admission, the controller of autoscalers and the record of waiting claims",
     ),
 ];
 

@@ -73,6 +73,10 @@ pub mod annotations {
     pub const RESTARTING: &str = "vmpool.dev/restarting";
     /// On pools of all platforms: the longest time for which a machine can be protected, for example `24h`.
     pub const MAX_PROTECTION: &str = "vmpool.dev/max-protection";
+    /// On pools of all platforms that an autoscaler names: the claims that found no machine, a JSON object
+    /// that maps a digest of the user and the id to the Unix time in seconds at which the entry ends. Only
+    /// the aggregated API writes it.
+    pub const WAITING_CLAIMS: &str = "vmpool.dev/waiting-claims";
     /// On the Lease of the controller: when the leader released it, RFC 3339.
     pub const LEASE_RELEASED: &str = "vmpool.dev/lease-released";
 }
