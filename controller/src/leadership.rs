@@ -16,6 +16,7 @@ use vmpool_runtime::env::Task;
 use vmpool_runtime::health::Unhealthy;
 use vmpool_runtime::lease::Fence;
 
+use crate::autoscalers::PoolHub;
 use crate::images::{ImageGate, ImageSettings};
 use crate::metrics::{ControllerMetrics, WriteKind};
 use crate::platform_state::{PlatformStates, ShownState};
@@ -106,6 +107,8 @@ pub(crate) struct LeadershipResources {
     preserved: Arc<PreservedStorage>,
     /// Whether the disk images that templates name are ready.
     image_gate: ImageGate,
+    /// The pools that autoscalers can scale.
+    pool_hub: PoolHub,
 }
 
 impl LeadershipResources {
@@ -133,6 +136,7 @@ impl LeadershipResources {
             sources: Arc::default(),
             preserved: Arc::default(),
             image_gate,
+            pool_hub: PoolHub::default(),
         };
         (shared, sender)
     }
@@ -167,6 +171,11 @@ impl LeadershipResources {
         &self.image_gate
     }
 
+    /// The pools that autoscalers can scale.
+    pub(crate) fn pool_hub(&self) -> &PoolHub {
+        &self.pool_hub
+    }
+
     /// The writer of this leader.
     pub(crate) fn writer(&self) -> &Writer<WriteKind> {
         &self.writer
@@ -190,6 +199,7 @@ impl LeadershipResources {
             self.configuration.clone(),
             self.sources.clone(),
             self.image_gate.clone(),
+            self.pool_hub.clone(),
             self.settings(),
             self.metrics().clone(),
         )

@@ -55,6 +55,8 @@ pub struct ControllerSettings {
     /// Whether instance types and preferences keep a finalizer until all machines and pools that name them
     /// have copies.
     pub protects_types: bool,
+    /// Whether autoscalers are reconciled.
+    pub autoscales: bool,
 }
 
 impl ControllerSettings {
@@ -94,6 +96,7 @@ impl Default for ControllerSettings {
             kubevirt_conditions: KubevirtConditions::Auto,
             copies: None,
             protects_types: true,
+            autoscales: false,
         }
     }
 }

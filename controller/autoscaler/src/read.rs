@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use serde_json::Value;
-use vmpool_api::autoscaler::{PoolAutoscaler, PoolAutoscalerSchedules, PoolAutoscalerSpec};
+use vmpool_api::autoscaler::{
+    PoolAutoscaler, PoolAutoscalerPoolRef, PoolAutoscalerSchedules, PoolAutoscalerSpec,
+};
 use vmpool_api::{GoDuration, IntOrPercent};
 
 use crate::MAX_SCHEDULES;
@@ -68,11 +70,7 @@ pub fn read_autoscaler(object: &PoolAutoscaler) -> AutoscalerSettings {
     let schedules = spec.schedules.iter().flatten().take(MAX_SCHEDULES);
     AutoscalerSettings {
         is_unusable: problems.iter().any(|problem| !problem.field.starts_with(SCHEDULES)),
-        pool: AutoscaledPool {
-            group: spec.pool_ref.api_version.split_once('/').map_or("", |(group, _)| group).to_owned(),
-            kind: spec.pool_ref.kind.clone(),
-            name: spec.pool_ref.name.clone(),
-        },
+        pool: read_pool_reference(&spec.pool_ref),
         limits: Limits {
             min: read_number(spec.min_replicas.unwrap_or(0)).unwrap_or(0),
             max: read_number(spec.max_replicas).unwrap_or(0),
@@ -82,6 +80,15 @@ pub fn read_autoscaler(object: &PoolAutoscaler) -> AutoscalerSettings {
         schedules: schedules.filter_map(|schedule| read_schedule(schedule).ok()).collect(),
         paused: spec.paused.unwrap_or(false),
         problems: problems.iter().map(|problem| format!("{} {}", problem.field, problem.error)).collect(),
+    }
+}
+
+/// Reads the reference to the pool.
+pub fn read_pool_reference(reference: &PoolAutoscalerPoolRef) -> AutoscaledPool {
+    AutoscaledPool {
+        group: reference.api_version.split_once('/').map_or("", |(group, _)| group).to_owned(),
+        kind: reference.kind.clone(),
+        name: reference.name.clone(),
     }
 }
 

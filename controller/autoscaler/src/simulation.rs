@@ -153,7 +153,9 @@ pub fn replay_demand(
     }
     let mut replay = Replay::begin(settings, begin, start_time);
     let mut next = 0;
-    for second in 0..=end.as_secs() + settings.delay.as_secs() {
+    // The last claim may wait for the start of a machine, and the last machine leaves after the delay.
+    let seconds = (end + start_time + settings.delay).as_secs() + 1;
+    for second in 0..=seconds {
         while let Some(claim) = claims.get(next).filter(|claim| second_of(begin, claim.at) <= second) {
             replay.pool.waiting.push_back((second, claim.duration.as_secs()));
             next += 1;

@@ -14,6 +14,7 @@ use vmpool_kit::handles::LeaderHandles;
 use vmpool_kit::queue::PassQueue;
 use vmpool_platforms::{Configuration, DiskAttachment, Platform};
 
+use crate::autoscalers::PoolHub;
 use crate::images::ImageGate;
 use crate::metrics::{ControllerMetrics, PoolCounts, WriteKind};
 use crate::pools::announced_problems::AnnouncedProblems;
@@ -125,6 +126,8 @@ pub(crate) struct PoolContext<P: Platform> {
     pub(crate) sources: Arc<Sources>,
     /// Whether the disk images that templates name are ready.
     pub(crate) images: ImageGate,
+    /// The autoscalers that changes of pools wake.
+    pub(crate) autoscaled: PoolHub,
     pub(crate) metrics: Arc<ControllerMetrics>,
     pub(crate) pool_counts: PoolCounts,
 }
@@ -136,6 +139,7 @@ impl<P: Platform> PoolContext<P> {
         configuration: Arc<Mutex<Configuration>>,
         sources: Arc<Sources>,
         images: ImageGate,
+        autoscaled: PoolHub,
         settings: ControllerSettings,
         metrics: Arc<ControllerMetrics>,
     ) -> Self {
@@ -154,6 +158,7 @@ impl<P: Platform> PoolContext<P> {
             configuration,
             sources,
             images,
+            autoscaled,
             metrics,
             pool_counts: PoolCounts::default(),
         }

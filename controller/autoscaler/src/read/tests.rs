@@ -70,7 +70,8 @@ fn a_field_that_cannot_be_read_is_named(#[case] spec: Value, #[case] field: &str
 #[test]
 fn a_schedule_that_cannot_be_read_is_skipped_and_the_others_apply() {
     let mut spec = schedule("start", "whenever");
-    spec["schedules"][1] = json!({ "name": "b", "start": "0 8 * * *", "duration": "1h", "free": 1 });
+    let other = json!({ "name": "b", "start": "0 8 * * *", "duration": "1h", "free": 1 });
+    spec["schedules"].as_array_mut().unwrap().push(other);
     let read = read_autoscaler(&autoscaler(spec));
     assert_eq!(read.schedules.iter().map(|schedule| schedule.name.as_str()).collect::<Vec<_>>(), ["b"]);
 }
