@@ -75,6 +75,7 @@ const REFUSED: &[&str] = &[
     "featureGates.DiskImage=true",
     "diskImage.maxSyncDuration=0s",
     "featureGates.VirtualMachinePool=false,featureGates.MachineWrapper=true",
+    "featureGates.VirtualMachinePool=false,featureGates.PoolAutoscaler=true",
 ];
 
 /// Source folders of the programs that export metrics.
