@@ -105,7 +105,7 @@ impl CronExpression {
             return Err(CronError::Fields { found: fields.len() });
         };
         let mut weekdays = parse_field(weekdays, &WEEKDAY)?;
-        weekdays.bits |= weekdays.bits >> 7 & 1;
+        weekdays.bits |= (weekdays.bits >> 7) & 1;
         let expression = Self {
             minutes: parse_field(minutes, &MINUTE)?,
             hours: parse_field(hours, &HOUR)?,
@@ -221,7 +221,7 @@ fn parse_part(part: &str, kind: &FieldKind) -> Option<u64> {
     if first > last || step == 0 {
         return None;
     }
-    Some((first..=last).step_by(usize::from(step)).fold(0, |bits, value| bits | 1 << value))
+    Some((first..=last).step_by(usize::from(step)).fold(0, |bits, value| bits | (1 << value)))
 }
 
 /// A number or a name of a field.

@@ -1,11 +1,11 @@
 //! The decision: how many replicas the pool gets.
 
+use std::fmt;
+use std::time::Duration;
+
 use crate::demand::Demand;
 use crate::history::{DesiredHistory, Moment};
 use crate::limits::{Limits, LimitsInEffect};
-
-use std::fmt;
-use std::time::Duration;
 
 /// Which limit determines the number of machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

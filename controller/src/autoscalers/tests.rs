@@ -12,6 +12,7 @@ use crate::process::options::PlatformName;
 use crate::testing::{LeaderWorld, NAMESPACE, machine_names, pool_manifest};
 
 const POOLS: &str = "virtualmachinepools.virtualization.deckhouse.io";
+const KUBEVIRT_POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
 const MACHINES: &str = "virtualmachines.virtualization.deckhouse.io";
 const AUTOSCALERS: &str = "poolautoscalers.vmpool.dev";
 const HPAS: &str = "horizontalpodautoscalers.autoscaling";
@@ -204,6 +205,36 @@ async fn a_missing_pool_is_a_condition() {
     world.calm().await;
     let expected = ("False".to_owned(), "PoolNotFound".to_owned());
     assert_eq!(world.autoscaler_condition("other", "Active"), expected);
+}
+
+#[tokio::test]
+async fn pools_of_kubevirt_are_scaled_as_well() {
+    let mut world = LeaderWorld::new();
+    world.settings.autoscales = true;
+    let template = json!({
+        "metadata": { "labels": { "farm": "web" } },
+        "spec": { "runStrategy": "Always", "template": { "spec": { "domain": { "devices": {} } } } },
+    });
+    world.server.create(
+        KUBEVIRT_POOLS,
+        json!({
+            "metadata": { "name": "web", "namespace": NAMESPACE },
+            "spec": {
+                "replicas": 0,
+                "selector": { "matchLabels": { "farm": "web" } },
+                "virtualMachineTemplate": template,
+            },
+        }),
+    );
+    let mut scaling = autoscaler("web", json!({ "free": 2 }));
+    scaling["spec"]["poolRef"]["apiVersion"] = json!("pool.kubevirt.io/v1beta1");
+    world.server.create(AUTOSCALERS, scaling);
+    world.server.create(AUTOSCALERS, autoscaler("other", json!({ "free": 1 })));
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    assert_eq!(world.server.get(KUBEVIRT_POOLS, "web").unwrap()["spec"]["replicas"], 2);
+    let expected = ("False".to_owned(), "PoolNotServed".to_owned());
+    assert_eq!(world.autoscaler_condition("other", "Ready"), expected, "this leader does not serve DVP");
 }
 
 #[tokio::test]
