@@ -16,6 +16,7 @@ use vmpool_runtime::env::Task;
 use vmpool_runtime::health::Unhealthy;
 use vmpool_runtime::lease::Fence;
 
+use crate::autoscalers::PoolHub;
 use crate::images::{ImageGate, ImageSettings};
 use crate::metrics::{ControllerMetrics, WriteKind};
 use crate::platform_state::{PlatformStates, ShownState};
@@ -109,6 +110,8 @@ pub(crate) struct LeadershipResources {
     image_gate: ImageGate,
     /// The limit on provisioning of each storage class.
     class_slots: Arc<SharedClassSlots>,
+    /// The pools that autoscalers can scale.
+    pool_hub: PoolHub,
 }
 
 impl LeadershipResources {
@@ -138,6 +141,7 @@ impl LeadershipResources {
             preserved: Arc::default(),
             image_gate,
             class_slots,
+            pool_hub: PoolHub::default(),
         };
         (shared, sender)
     }
@@ -172,6 +176,11 @@ impl LeadershipResources {
         &self.image_gate
     }
 
+    /// The pools that autoscalers can scale.
+    pub(crate) fn pool_hub(&self) -> &PoolHub {
+        &self.pool_hub
+    }
+
     /// The writer of this leader.
     pub(crate) fn writer(&self) -> &Writer<WriteKind> {
         &self.writer
@@ -195,6 +204,7 @@ impl LeadershipResources {
             self.configuration.clone(),
             self.sources.clone(),
             self.image_gate.clone(),
+            self.pool_hub.clone(),
             self.settings(),
             self.metrics().clone(),
             self.class_slots.clone(),

@@ -63,6 +63,8 @@ pub struct ControllerSettings {
     /// Whether instance types and preferences keep a finalizer until all machines and pools that name them
     /// have copies.
     pub protects_types: bool,
+    /// Whether autoscalers are reconciled.
+    pub autoscales: bool,
 }
 
 impl ControllerSettings {
@@ -106,6 +108,7 @@ impl Default for ControllerSettings {
             skips_forbidden_platforms: false,
             copies: None,
             protects_types: true,
+            autoscales: false,
         }
     }
 }

@@ -14,6 +14,7 @@ use vmpool_kit::handles::LeaderHandles;
 use vmpool_kit::queue::PassQueue;
 use vmpool_platforms::{Configuration, DiskAttachment, Platform};
 
+use crate::autoscalers::PoolHub;
 use crate::images::ImageGate;
 use crate::metrics::{ControllerMetrics, PoolCounts, WriteKind};
 use crate::pools::announced_problems::AnnouncedProblems;
@@ -126,6 +127,8 @@ pub(crate) struct PoolContext<P: Platform> {
     pub(crate) sources: Arc<Sources>,
     /// Whether the disk images that templates name are ready.
     pub(crate) images: ImageGate,
+    /// The autoscalers that changes of pools wake.
+    pub(crate) autoscaled: PoolHub,
     pub(crate) metrics: Arc<ControllerMetrics>,
     pub(crate) pool_counts: PoolCounts,
     /// The limit on provisioning of each storage class, which all platforms share.
@@ -139,6 +142,7 @@ impl<P: Platform> PoolContext<P> {
         configuration: Arc<Mutex<Configuration>>,
         sources: Arc<Sources>,
         images: ImageGate,
+        autoscaled: PoolHub,
         settings: ControllerSettings,
         metrics: Arc<ControllerMetrics>,
         class_slots: Arc<SharedClassSlots>,
@@ -158,6 +162,7 @@ impl<P: Platform> PoolContext<P> {
             configuration,
             sources,
             images,
+            autoscaled,
             metrics,
             pool_counts: PoolCounts::default(),
             class_slots,

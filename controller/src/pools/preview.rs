@@ -116,8 +116,8 @@ fn read_only<P: Platform>(env: &Env, client: Client) -> PoolContext<P> {
     // Without its task, the sender of events drops them.
     let (events, _) = EventSender::new(writer.clone(), env.clone(), String::new());
     let handles = LeaderHandles { env: env.clone(), client, writer, events, namespace: None };
-    let (configuration, sources, images) = Default::default();
-    PoolContext::new(handles, configuration, sources, images, settings, metrics, Arc::default())
+    let (configuration, sources, images, autoscaled) = Default::default();
+    PoolContext::new(handles, configuration, sources, images, autoscaled, settings, metrics, Arc::default())
 }
 
 /// Lists the objects of the namespace that a pass reads from the caches.
