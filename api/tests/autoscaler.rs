@@ -1,7 +1,5 @@
 //! The type of `vmpool_api::autoscaler` reads the accepted sample manifests and writes them back without loss.
 
-#![expect(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
-
 use std::path::Path;
 
 use serde::Deserialize as _;

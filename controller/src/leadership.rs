@@ -20,7 +20,7 @@ use crate::autoscalers::PoolHub;
 use crate::images::{ImageGate, ImageSettings};
 use crate::metrics::{ControllerMetrics, WriteKind};
 use crate::platform_state::{PlatformStates, ShownState};
-use crate::pools::context::PoolContext;
+use crate::pools::context::{PoolContext, SharedByPlatforms};
 use crate::pools::preserved::PreservedStorage;
 use crate::pools::shared_slots::SharedClassSlots;
 use crate::pools::sources::Sources;
@@ -199,16 +199,14 @@ impl LeadershipResources {
 
     /// What the passes over the pools of a platform share.
     pub(crate) fn pool_context<P: Platform>(&self) -> PoolContext<P> {
-        PoolContext::new(
-            self.handles(),
-            self.configuration.clone(),
-            self.sources.clone(),
-            self.image_gate.clone(),
-            self.pool_hub.clone(),
-            self.settings(),
-            self.metrics().clone(),
-            self.class_slots.clone(),
-        )
+        let shared = SharedByPlatforms {
+            configuration: self.configuration.clone(),
+            sources: self.sources.clone(),
+            images: self.image_gate.clone(),
+            autoscaled: self.pool_hub.clone(),
+            class_slots: self.class_slots.clone(),
+        };
+        PoolContext::new(self.handles(), shared, self.settings(), self.metrics().clone())
     }
 
     /// The health of this leader.

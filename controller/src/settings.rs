@@ -23,6 +23,7 @@ pub enum KubevirtConditions {
 
 /// Settings of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent flags: any of them may come with any other")]
 pub struct ControllerSettings {
     /// Maximum number of passes in parallel, each for another pool.
     pub workers: usize,

@@ -84,7 +84,7 @@ async fn reconcile_scaled_pool(
                 next = Some(again);
                 let until = context.leader.env.uptime() + again;
                 context.with_memory(key, &facts.id.uid, |memory| {
-                    memory.backoff = Some((until, message.clone()))
+                    memory.backoff = Some((until, message.clone()));
                 });
                 activity = AutoscalerActivity::FailedScale(message);
             }

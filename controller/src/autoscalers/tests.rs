@@ -19,7 +19,7 @@ const HPAS: &str = "horizontalpodautoscalers.autoscaling";
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn autoscaler(name: &str, spec: Value) -> Value {
+fn autoscaler(name: &str, spec: &Value) -> Value {
     let mut object = json!({
         "metadata": { "name": name, "namespace": NAMESPACE },
         "spec": {
@@ -32,7 +32,7 @@ fn autoscaler(name: &str, spec: Value) -> Value {
             "scaleDown": { "delay": "60s" },
         },
     });
-    json_patch::merge(&mut object["spec"], &spec);
+    json_patch::merge(&mut object["spec"], spec);
     object
 }
 
@@ -41,7 +41,7 @@ async fn world(replicas: usize, spec: Value) -> LeaderWorld {
     let mut world = LeaderWorld::new();
     world.settings.autoscales = true;
     world.server.create(POOLS, pool_manifest("web", replicas));
-    world.server.create(AUTOSCALERS, autoscaler("web", spec));
+    world.server.create(AUTOSCALERS, autoscaler("web", &spec));
     world.lead_all(&[PlatformName::Dvp]);
     world.run().await;
     world
@@ -141,7 +141,7 @@ async fn a_schedule_raises_at_its_start() {
     let start = start.strftime("%M %H %d %m *").to_string();
     let schedule = json!([{ "name": "soon", "start": start, "duration": "30m", "minReplicas": 3 }]);
     world.server.create(POOLS, pool_manifest("web", 0));
-    world.server.create(AUTOSCALERS, autoscaler("web", json!({ "schedules": schedule })));
+    world.server.create(AUTOSCALERS, autoscaler("web", &json!({ "schedules": schedule })));
     world.lead_all(&[PlatformName::Dvp]);
     world.run().await;
     assert_eq!(world.replicas(), 0);
@@ -177,7 +177,7 @@ async fn beside_an_hpa_and_an_older_autoscaler_nothing_is_written() {
         HPAS,
         json!({ "metadata": metadata, "spec": { "maxReplicas": 3, "scaleTargetRef": target } }),
     );
-    world.server.create(AUTOSCALERS, autoscaler("first", json!({ "free": 1 })));
+    world.server.create(AUTOSCALERS, autoscaler("first", &json!({ "free": 1 })));
     world.lead_all(&[PlatformName::Dvp]);
     world.run().await;
     assert_eq!(world.replicas(), 0);
@@ -186,7 +186,7 @@ async fn beside_an_hpa_and_an_older_autoscaler_nothing_is_written() {
 
     world.server.delete(HPAS, "hpa");
     world.advance(2 * SECOND).await;
-    world.server.create(AUTOSCALERS, autoscaler("second", json!({ "free": 5 })));
+    world.server.create(AUTOSCALERS, autoscaler("second", &json!({ "free": 5 })));
     world.advance(10 * SECOND).await;
     assert_eq!(world.replicas(), 1, "the older autoscaler scales the pool");
     let conflict = |name| world.autoscaler_condition(name, "Conflicting");
@@ -198,7 +198,7 @@ async fn beside_an_hpa_and_an_older_autoscaler_nothing_is_written() {
 async fn a_missing_pool_is_a_condition() {
     let world = world(0, json!({ "free": 1 })).await;
     world.server.create(AUTOSCALERS, {
-        let mut other = autoscaler("other", json!({}));
+        let mut other = autoscaler("other", &json!({}));
         other["spec"]["poolRef"]["name"] = json!("gone");
         other
     });
@@ -226,10 +226,10 @@ async fn pools_of_kubevirt_are_scaled_as_well() {
             },
         }),
     );
-    let mut scaling = autoscaler("web", json!({ "free": 2 }));
+    let mut scaling = autoscaler("web", &json!({ "free": 2 }));
     scaling["spec"]["poolRef"]["apiVersion"] = json!("pool.kubevirt.io/v1beta1");
     world.server.create(AUTOSCALERS, scaling);
-    world.server.create(AUTOSCALERS, autoscaler("other", json!({ "free": 1 })));
+    world.server.create(AUTOSCALERS, autoscaler("other", &json!({ "free": 1 })));
     world.lead_all(&[PlatformName::Kubevirt]);
     world.calm().await;
     assert_eq!(world.server.get(KUBEVIRT_POOLS, "web").unwrap()["spec"]["replicas"], 2);

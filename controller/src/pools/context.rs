@@ -135,18 +135,27 @@ pub(crate) struct PoolContext<P: Platform> {
     pub(crate) class_slots: Arc<SharedClassSlots>,
 }
 
+/// What the passes of all platforms share.
+#[derive(Default)]
+pub(crate) struct SharedByPlatforms {
+    pub(crate) configuration: Arc<Mutex<Configuration>>,
+    pub(crate) sources: Arc<Sources>,
+    pub(crate) images: ImageGate,
+    /// The pools that autoscalers can scale.
+    pub(crate) autoscaled: PoolHub,
+    /// The limit on provisioning of each storage class.
+    pub(crate) class_slots: Arc<SharedClassSlots>,
+}
+
 impl<P: Platform> PoolContext<P> {
     /// A context with empty caches and without memory.
     pub(crate) fn new(
         leader: LeaderHandles<WriteKind>,
-        configuration: Arc<Mutex<Configuration>>,
-        sources: Arc<Sources>,
-        images: ImageGate,
-        autoscaled: PoolHub,
+        shared: SharedByPlatforms,
         settings: ControllerSettings,
         metrics: Arc<ControllerMetrics>,
-        class_slots: Arc<SharedClassSlots>,
     ) -> Self {
+        let SharedByPlatforms { configuration, sources, images, autoscaled, class_slots } = shared;
         Self {
             queue: PassQueue::new(leader.env.clone(), settings.debounce, Arc::new(metrics.queue.clone())),
             former_pools: PassQueue::new(

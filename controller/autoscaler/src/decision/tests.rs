@@ -55,7 +55,7 @@ fn the_numbers_are_one_sentence() {
     assert_eq!(explanation.to_string(), text);
 }
 
-const DELAY: Duration = Duration::from_secs(300);
+const DELAY: Duration = Duration::from_mins(5);
 
 fn moment(seconds: u64) -> Moment {
     let now = Timestamp::from_second(i64::try_from(seconds).unwrap()).unwrap();

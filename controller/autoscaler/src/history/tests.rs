@@ -10,7 +10,7 @@ fn moment(seconds: u64) -> Moment {
     Moment { now, uptime: Duration::from_secs(seconds) }
 }
 
-const DELAY: Duration = Duration::from_secs(300);
+const DELAY: Duration = Duration::from_mins(5);
 
 #[test]
 fn a_new_history_permits_nothing_before_the_delay_has_passed() {

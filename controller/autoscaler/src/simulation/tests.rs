@@ -11,7 +11,7 @@ fn settings(max: u32, free: u32) -> AutoscalerSettings {
     AutoscalerSettings {
         pool: AutoscaledPool { group: String::new(), kind: String::new(), name: "p".to_owned() },
         limits: Limits { min: 0, max, free: FreeMachines::Machines(free) },
-        delay: Duration::from_secs(300),
+        delay: Duration::from_mins(5),
         schedules: Vec::new(),
         paused: false,
         problems: Vec::new(),

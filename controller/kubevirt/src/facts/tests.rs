@@ -1,8 +1,8 @@
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_engine::scale_up::provisioning_limit::ProvisioningLimit;
 use vmpool_engine::model::{Machine, MachineActivity, ObjectId, Selectable, StartHealth};
 use vmpool_engine::revisions::RevisionId;
+use vmpool_engine::scale_up::provisioning_limit::ProvisioningLimit;
 
 use super::super::fixtures;
 use super::*;
