@@ -83,6 +83,9 @@ pub mod annotations {
     /// On pools of all platforms: how many machines may exist that have not been ready yet, for example `5` or
     /// `10%`.
     pub const MAX_PROVISIONING: &str = "vmpool.dev/max-provisioning";
+    /// On pools of all platforms: after how many seconds without progress the pool is stalled, for example
+    /// `1800`.
+    pub const PROGRESS_DEADLINE_SECONDS: &str = "vmpool.dev/progress-deadline-seconds";
     /// On the Lease of the controller: when the leader released it, RFC 3339.
     pub const LEASE_RELEASED: &str = "vmpool.dev/lease-released";
 }

@@ -11,6 +11,7 @@ use vmpool_engine::model::{
     AutohealingPolicy, DisruptionBudget, Finalizer, MachineFilter, Membership, Naming, Preservation,
     RequestedRevision, Restarts, RolloutPolicy, ScaleDownPolicy, StatusContent,
 };
+use vmpool_engine::progress::read_progress_deadline;
 use vmpool_engine::protection;
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::scale_up::provisioning_limit::read_max_provisioning;
@@ -48,6 +49,8 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
     let max_provisioning =
         read_max_provisioning(&settings.max_provisioning, annotations_of_pool, &mut invalid_settings);
     let drain_timeout = draining::read_drain(&settings.drain, annotations_of_pool, &mut invalid_settings);
+    let progress_deadline =
+        read_progress_deadline(&settings.progress_deadline, annotations_of_pool, &mut invalid_settings);
     let history = read_history_limit(&settings.history_limit, annotations_of_pool, &mut invalid_settings);
     let policy =
         object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::INSTANCETYPE_POLICY));
@@ -80,6 +83,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         max_protection: _,
         max_provisioning: _,
         drain: _,
+        progress_deadline: _,
         history_limit: _,
         scale_in,
         update,
@@ -118,6 +122,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         max_provisioning,
         storage_classes,
         drain_timeout,
+        progress_deadline,
         naming: Naming::Ordinal,
         rollout: RolloutPolicy { history, ..rollout_policy(update, max_unavailable) },
         storage_templates: data_volume_templates,

@@ -50,6 +50,9 @@ pub struct VirtualMachinePoolSpec {
     /// Whether the controller leaves the pool as it is. It creates, deletes and updates no machines while this is true. Without it false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
+    /// After how many seconds without progress the pool is stalled. The condition Stalled is then True, with the cause. Progress is a machine that became ready, was updated, created or deleted. The default is 600. It overrides the annotation vmpool.dev/progress-deadline-seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "progressDeadlineSeconds")]
+    pub progress_deadline_seconds: Option<i32>,
     /// Desired number of machines. Users, autoscalers and targeted removals change it; the controller does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,

@@ -10,6 +10,7 @@ use vmpool_engine::condition::StatusCondition;
 use vmpool_engine::draining;
 use vmpool_engine::limits;
 use vmpool_engine::model::{ObjectId, PoolDiskTemplate, PublishedStatus, ScaleDownPolicy};
+use vmpool_engine::progress::read_progress_deadline;
 use vmpool_engine::protection;
 use vmpool_engine::revisions::{Fingerprint, RevisionId};
 use vmpool_engine::scale_down::removal::RemovalRecord;
@@ -84,6 +85,11 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
     );
     let drain_timeout =
         draining::read_drain(&spec.drain, object.metadata.annotations.as_ref(), &mut invalid_settings);
+    let progress_deadline = read_progress_deadline(
+        &spec.progress_deadline_seconds,
+        object.metadata.annotations.as_ref(),
+        &mut invalid_settings,
+    );
     validation_errors.truncate(limits::VALIDATION_ERRORS);
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
     // They become a message of the status and can quote long values.
@@ -101,6 +107,7 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         max_provisioning,
         storage_classes: read_storage_classes(spec),
         drain_timeout,
+        progress_deadline,
         rollout,
         disks,
         name_block,

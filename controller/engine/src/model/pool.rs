@@ -13,6 +13,7 @@ use crate::ids::ObjectId;
 use crate::model::disk::{Disk, DiskState};
 use crate::model::exclusion::Exclusion;
 use crate::model::machine::{Machine, Selectable};
+use crate::progress;
 use crate::protection;
 use crate::revisions::{Fingerprint, RevisionCopies, RevisionId, TemplateParts, UsedCopy};
 use crate::scale_down::policy::ScaleDownPolicy;
@@ -386,6 +387,8 @@ pub struct PoolSpec {
     pub storage_classes: Arc<[Arc<str>]>,
     /// For how long a machine with hooks may drain; zero if machines do not drain.
     pub drain_timeout: Duration,
+    /// After how long without progress the pool is stalled.
+    pub progress_deadline: Duration,
     /// How the controller names machines.
     pub naming: Naming,
     /// How the controller applies the revision to existing machines.
@@ -443,6 +446,7 @@ impl PoolSpec {
             max_provisioning: None,
             storage_classes: Arc::default(),
             drain_timeout: draining::DEFAULT_TIMEOUT,
+            progress_deadline: progress::DEFAULT_DEADLINE,
             naming: Naming::Random,
             rollout: RolloutPolicy::default(),
             disks: Vec::new(),

@@ -41,6 +41,7 @@ rules! {
     InstanceMetadata "K28" Invalid Template "The API server accepts the labels and annotations of VirtualMachineInstances";
     HistoryLimit "K29" Invalid Part "revisionHistoryLimit is a number from 0";
     Drain "K49" Invalid Part "drain.timeout is a duration from 0s to 24h";
+    ProgressDeadline "K50" Invalid Part "progressDeadlineSeconds is a number of seconds from 1";
     AnnotatedNames "K46" Invalid Part "The annotation for nameGeneration lists fields that vmpool adds to it";
     EmptiedPool "W17" Warning Update "replicas does not go to zero";
     LongName "K30" Warning Create "The name of a pool has at most 52 characters";
