@@ -26,8 +26,12 @@ const OWN_SETTINGS: [&str; 5] = [
     "revisionHistoryLimit",
 ];
 /// The fields that only vmpool has in `nameGeneration`.
-const OWN_NAMES: [&str; 3] =
-    ["appendIndexToSysprepRefs", "appendIndexToMetaDataSecretRefs", "setHostnameToVMName"];
+const OWN_NAMES: [&str; 4] = [
+    "appendIndexToSysprepRefs",
+    "appendIndexToMetaDataSecretRefs",
+    "appendIndexToResourceClaimRefs",
+    "setHostnameToVMName",
+];
 /// The fields that only vmpool has in its status.
 const OWN: [&str; 9] = [
     "observedGeneration",

@@ -98,6 +98,9 @@ pub struct VirtualMachinePoolNameGeneration {
     /// Whether the names of Secrets with the metadata of cloud-init get the ordinal. Without it false. The annotation vmpool.dev/name-generation can replace it.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToMetaDataSecretRefs")]
     pub append_index_to_meta_data_secret_refs: Option<bool>,
+    /// Whether the names of ResourceClaims get the ordinal. Names of ResourceClaimTemplates stay. Without it false. The annotation vmpool.dev/name-generation can replace it.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToResourceClaimRefs")]
+    pub append_index_to_resource_claim_refs: Option<bool>,
     /// Whether the names of Secrets in volumes, also those for cloud-init, get the ordinal. Without it false.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToSecretRefs")]
     pub append_index_to_secret_refs: Option<bool>,
