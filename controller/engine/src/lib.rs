@@ -28,9 +28,9 @@
 //! | Why does this machine have this disk, and why was a disk deleted? | `disks` |
 //! | Which revision does the template have, and which revisions are stored? | [`revisions`] |
 //! | Which machines belong to this pool? | [`membership`] |
+//! | For how long may this pool make no progress? | [`progress`] |
 //! | Until when is this machine protected? | [`protection`] |
 //! | Which work of its guest does this machine finish before it leaves? | [`draining`] |
-//! | For how long may this pool make no progress? | [`progress`] |
 //! | What does the status say? | [`status`], with [`condition`] and [`activity`] |
 //! | Why was this request rejected? | [`admission`] |
 //!

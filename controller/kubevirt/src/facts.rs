@@ -46,11 +46,11 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
     let annotations_of_pool = object.metadata.annotations.as_ref();
     let max_protection =
         protection::read_max_protection(&settings.max_protection, annotations_of_pool, &mut invalid_settings);
+    let progress_deadline =
+        read_progress_deadline(&settings.progress_deadline, annotations_of_pool, &mut invalid_settings);
     let max_provisioning =
         read_max_provisioning(&settings.max_provisioning, annotations_of_pool, &mut invalid_settings);
     let drain_timeout = draining::read_drain(&settings.drain, annotations_of_pool, &mut invalid_settings);
-    let progress_deadline =
-        read_progress_deadline(&settings.progress_deadline, annotations_of_pool, &mut invalid_settings);
     let history = read_history_limit(&settings.history_limit, annotations_of_pool, &mut invalid_settings);
     let policy =
         object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::INSTANCETYPE_POLICY));
@@ -81,9 +81,9 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         paused,
         max_unavailable,
         max_protection: _,
+        progress_deadline: _,
         max_provisioning: _,
         drain: _,
-        progress_deadline: _,
         history_limit: _,
         scale_in,
         update,
@@ -119,10 +119,10 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
             after: healing.failing_time,
         }),
         max_protection,
+        progress_deadline,
         max_provisioning,
         storage_classes,
         drain_timeout,
-        progress_deadline,
         naming: Naming::Ordinal,
         rollout: RolloutPolicy { history, ..rollout_policy(update, max_unavailable) },
         storage_templates: data_volume_templates,

@@ -162,6 +162,23 @@ const PROTECTION: AnnotatedField = AnnotatedField {
 const NO_MAXIMUM: &str = "it is not a duration from 1m to 720h";
 const MAXIMA: &str = "use for example 24h, or remove it";
 
+const DEADLINE: AnnotatedField = AnnotatedField {
+    path: &[PROGRESS_DEADLINE_FIELD],
+    annotation: PROGRESS_DEADLINE,
+    rule: Rule::ProgressDeadline,
+    annotation_rule: Rule::ProgressDeadline,
+    validate_field: |value| {
+        parse_progress_deadline(value).is_err().then(|| InvalidValue::new(NO_DEADLINE, DEADLINES))
+    },
+    // One spelling of each number.
+    parse_annotation: |text| match parse_progress_deadline_text(text) {
+        Ok(deadline) => Ok(Value::from(deadline.as_secs())),
+        Err(_) => Err(InvalidValue::new(NO_DEADLINE, DEADLINES)),
+    },
+};
+const NO_DEADLINE: &str = "it is not a whole number of seconds from 1";
+const DEADLINES: &str = "use for example 1800, or remove it";
+
 const PROVISIONING: AnnotatedField = AnnotatedField {
     path: &[MAX_PROVISIONING_FIELD],
     annotation: MAX_PROVISIONING,
@@ -192,23 +209,6 @@ const DRAINING: AnnotatedField = AnnotatedField {
 };
 const NO_DRAIN: &str = "it is not an object with timeout, a duration from 0s to 24h";
 const DRAINS: &str = "use for example {\"timeout\": \"10m\"}, or remove it";
-
-const DEADLINE: AnnotatedField = AnnotatedField {
-    path: &[PROGRESS_DEADLINE_FIELD],
-    annotation: PROGRESS_DEADLINE,
-    rule: Rule::ProgressDeadline,
-    annotation_rule: Rule::ProgressDeadline,
-    validate_field: |value| {
-        parse_progress_deadline(value).is_err().then(|| InvalidValue::new(NO_DEADLINE, DEADLINES))
-    },
-    // One spelling of each number.
-    parse_annotation: |text| match parse_progress_deadline_text(text) {
-        Ok(deadline) => Ok(Value::from(deadline.as_secs())),
-        Err(_) => Err(InvalidValue::new(NO_DEADLINE, DEADLINES)),
-    },
-};
-const NO_DEADLINE: &str = "it is not a whole number of seconds from 1";
-const DEADLINES: &str = "use for example 1800, or remove it";
 
 const ANNOTATED_FIELDS: [AnnotatedField; 8] =
     [MAX_UNAVAILABLE, PAUSED, REVISION, HISTORY, PROTECTION, PROVISIONING, DRAINING, DEADLINE];

@@ -78,6 +78,11 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         object.metadata.annotations.as_ref(),
         &mut invalid_settings,
     );
+    let progress_deadline = read_progress_deadline(
+        &spec.progress_deadline_seconds,
+        object.metadata.annotations.as_ref(),
+        &mut invalid_settings,
+    );
     let max_provisioning = read_max_provisioning(
         &spec.max_provisioning,
         object.metadata.annotations.as_ref(),
@@ -85,11 +90,6 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
     );
     let drain_timeout =
         draining::read_drain(&spec.drain, object.metadata.annotations.as_ref(), &mut invalid_settings);
-    let progress_deadline = read_progress_deadline(
-        &spec.progress_deadline_seconds,
-        object.metadata.annotations.as_ref(),
-        &mut invalid_settings,
-    );
     validation_errors.truncate(limits::VALIDATION_ERRORS);
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
     // They become a message of the status and can quote long values.
@@ -104,10 +104,10 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         desired,
         scale_down_policy: if validation_errors.is_empty() { policy } else { ScaleDownPolicy::Explicit },
         max_protection,
+        progress_deadline,
         max_provisioning,
         storage_classes: read_storage_classes(spec),
         drain_timeout,
-        progress_deadline,
         rollout,
         disks,
         name_block,

@@ -380,6 +380,8 @@ pub struct PoolSpec {
     pub autohealing: Option<AutohealingPolicy>,
     /// The longest time for which a machine can be protected.
     pub max_protection: Duration,
+    /// After how long without progress the pool is stalled.
+    pub progress_deadline: Duration,
     /// How many machines may provision at the same time; `None` for any number.
     pub max_provisioning: Option<ProvisioningLimit>,
     /// The storage classes that the templates of disks name, each once; an empty name for templates without
@@ -387,8 +389,6 @@ pub struct PoolSpec {
     pub storage_classes: Arc<[Arc<str>]>,
     /// For how long a machine with hooks may drain; zero if machines do not drain.
     pub drain_timeout: Duration,
-    /// After how long without progress the pool is stalled.
-    pub progress_deadline: Duration,
     /// How the controller names machines.
     pub naming: Naming,
     /// How the controller applies the revision to existing machines.
@@ -443,10 +443,10 @@ impl PoolSpec {
             finalizer: Finalizer::default(),
             autohealing: None,
             max_protection: protection::DEFAULT_MAXIMUM,
+            progress_deadline: progress::DEFAULT_DEADLINE,
             max_provisioning: None,
             storage_classes: Arc::default(),
             drain_timeout: draining::DEFAULT_TIMEOUT,
-            progress_deadline: progress::DEFAULT_DEADLINE,
             naming: Naming::Random,
             rollout: RolloutPolicy::default(),
             disks: Vec::new(),

@@ -73,6 +73,33 @@ pub(super) fn check_max_protection(
     }
 }
 
+/// The field and the annotation of the progress deadline, as far as they change.
+pub(super) fn check_progress_deadline(
+    old: Option<KubeVirtPoolView<'_>>,
+    new: KubeVirtPoolView<'_>,
+    findings: &mut Findings,
+) {
+    let mut check = |path: String, value: &Value, before: Option<&Value>, is_valid: bool| {
+        if !(value.is_null() || before == Some(value) || is_valid) {
+            let reason = "it is not a whole number of seconds from 1";
+            findings.refuse(
+                Rule::ProgressDeadline,
+                path,
+                value,
+                reason,
+                "use for example 1800, or remove it",
+            );
+        }
+    };
+    let (field, annotation) = (new.part(PROGRESS_DEADLINE_FIELD), new.annotation(PROGRESS_DEADLINE));
+    let before = old.map(|old| old.part(PROGRESS_DEADLINE_FIELD));
+    let is_valid = parse_progress_deadline(field).is_ok();
+    check(format!("spec.{PROGRESS_DEADLINE_FIELD}"), field, before, is_valid);
+    let before = old.map(|old| old.annotation(PROGRESS_DEADLINE));
+    let is_valid = annotation.as_str().is_some_and(|text| parse_progress_deadline_text(text).is_ok());
+    check(format!("metadata.annotations[{PROGRESS_DEADLINE}]"), annotation, before, is_valid);
+}
+
 /// The field and the annotation that limit provisioning, as far as they change.
 pub(super) fn check_max_provisioning(
     old: Option<KubeVirtPoolView<'_>>,
@@ -124,33 +151,6 @@ pub(super) fn check_drain(
     let is_valid = parsed.is_some_and(|value: Value| parse_drain(&value).is_ok());
     let before = old.map(|old| old.annotation(DRAIN));
     check(format!("metadata.annotations[{DRAIN}]"), annotation, before, is_valid);
-}
-
-/// The field and the annotation of the progress deadline, as far as they change.
-pub(super) fn check_progress_deadline(
-    old: Option<KubeVirtPoolView<'_>>,
-    new: KubeVirtPoolView<'_>,
-    findings: &mut Findings,
-) {
-    let mut check = |path: String, value: &Value, before: Option<&Value>, is_valid: bool| {
-        if !(value.is_null() || before == Some(value) || is_valid) {
-            let reason = "it is not a whole number of seconds from 1";
-            findings.refuse(
-                Rule::ProgressDeadline,
-                path,
-                value,
-                reason,
-                "use for example 1800, or remove it",
-            );
-        }
-    };
-    let (field, annotation) = (new.part(PROGRESS_DEADLINE_FIELD), new.annotation(PROGRESS_DEADLINE));
-    let before = old.map(|old| old.part(PROGRESS_DEADLINE_FIELD));
-    let is_valid = parse_progress_deadline(field).is_ok();
-    check(format!("spec.{PROGRESS_DEADLINE_FIELD}"), field, before, is_valid);
-    let before = old.map(|old| old.annotation(PROGRESS_DEADLINE));
-    let is_valid = annotation.as_str().is_some_and(|text| parse_progress_deadline_text(text).is_ok());
-    check(format!("metadata.annotations[{PROGRESS_DEADLINE}]"), annotation, before, is_valid);
 }
 
 /// The field and the annotation that limit the number of stored revisions, as far as they change.

@@ -53,12 +53,12 @@ pub struct PoolSettings {
     pub max_unavailable: DisruptionBudget,
     /// `spec.maxProtection`, raw: it is read together with the annotation.
     pub max_protection: Value,
+    /// `spec.progressDeadlineSeconds`, raw: it is read together with the annotation.
+    pub progress_deadline: Value,
     /// `spec.maxProvisioning`, raw: it is read together with the annotation.
     pub max_provisioning: Value,
     /// `spec.drain`, raw: it is read together with the annotation.
     pub drain: Value,
-    /// `spec.progressDeadlineSeconds`, raw: it is read together with the annotation.
-    pub progress_deadline: Value,
     /// `spec.revisionHistoryLimit`, raw: it is read together with the annotation.
     pub history_limit: Value,
     /// How surplus machines are removed.
@@ -138,9 +138,9 @@ fn read_settings_with_errors(
         paused: strategy::read_paused(&spec["paused"], &mut messages),
         max_unavailable: strategy::read_disruption_budget(&spec["maxUnavailable"], &mut messages),
         max_protection: spec["maxProtection"].clone(),
+        progress_deadline: spec[PROGRESS_DEADLINE_FIELD].clone(),
         max_provisioning: spec[MAX_PROVISIONING_FIELD].clone(),
         drain: spec["drain"].clone(),
-        progress_deadline: spec[PROGRESS_DEADLINE_FIELD].clone(),
         history_limit: spec[history_limit::FIELD].clone(),
         scale_in: strategy::read_scale_in_strategy(&spec["scaleInStrategy"], &mut messages),
         update: strategy::read_update_strategy(&spec["updateStrategy"], &mut messages),

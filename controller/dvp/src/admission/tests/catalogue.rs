@@ -260,16 +260,16 @@ pub(super) fn rule_examples() -> Vec<RuleExample> {
             with(pool(), "/metadata/annotations", json!({ "vmpool.dev/max-protection": "30s" })),
         ),
         create(
+            Rule::ProgressDeadline,
+            with(pool(), "/metadata/annotations", json!({ "vmpool.dev/progress-deadline-seconds": "0" })),
+        ),
+        create(
             Rule::MaxProvisioning,
             with(pool(), "/metadata/annotations", json!({ "vmpool.dev/max-provisioning": "0" })),
         ),
         create(
             Rule::Drain,
             with(pool(), "/metadata/annotations", json!({ "vmpool.dev/drain": r#"{"timeout": "25h"}"# })),
-        ),
-        create(
-            Rule::ProgressDeadline,
-            with(pool(), "/metadata/annotations", json!({ "vmpool.dev/progress-deadline-seconds": "0" })),
         ),
         create(Rule::RolloutAnnotation, with(pool(), "/metadata/annotations", json!({ PAUSED: "yes" }))),
         update(
