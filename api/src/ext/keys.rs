@@ -87,6 +87,9 @@ pub mod annotations {
     /// that maps a digest of the user and the id to the Unix time in seconds at which the entry ends. Only
     /// the aggregated API writes it.
     pub const WAITING_CLAIMS: &str = "vmpool.dev/waiting-claims";
+    /// On pools of all platforms: after how many seconds without progress the pool is stalled, for example
+    /// `1800`.
+    pub const PROGRESS_DEADLINE_SECONDS: &str = "vmpool.dev/progress-deadline-seconds";
     /// On the Lease of the controller: when the leader released it, RFC 3339.
     pub const LEASE_RELEASED: &str = "vmpool.dev/lease-released";
 }

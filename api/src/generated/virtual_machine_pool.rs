@@ -36,6 +36,9 @@ pub struct VirtualMachinePoolSpec {
     /// How many machines may exist that have not been ready yet. The controller creates no further machine while that many exist; a machine counts for at most 30 minutes. A number from 1, or a percentage of replicas from 1% to 100%, rounded up. Without it, the pool has no limit. It overrides the annotation vmpool.dev/max-provisioning.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxProvisioning")]
     pub max_provisioning: Option<IntOrPercent>,
+    /// After how many seconds without progress the pool is stalled. The condition Stalled is then True, with the cause. Progress is a machine that became ready, was updated, created or deleted. The default is 600. It overrides the annotation vmpool.dev/progress-deadline-seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "progressDeadlineSeconds")]
+    pub progress_deadline_seconds: Option<i32>,
     /// The desired number of machines. Users, autoscalers and targeted removals change it, and the controller never does. The default is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,

@@ -89,6 +89,7 @@ pub(super) struct DvpPoolSpec {
     pub(super) rollout: Value,
     pub(super) revision_history_limit: Value,
     pub(super) max_protection: Value,
+    pub(super) progress_deadline_seconds: Value,
     pub(super) max_provisioning: Value,
     pub(super) drain: Value,
 }

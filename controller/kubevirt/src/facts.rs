@@ -11,6 +11,7 @@ use vmpool_engine::model::{
     AutohealingPolicy, DisruptionBudget, Finalizer, MachineFilter, Membership, Naming, Preservation,
     RequestedRevision, Restarts, RolloutPolicy, ScaleDownPolicy, StatusContent,
 };
+use vmpool_engine::progress::read_progress_deadline;
 use vmpool_engine::protection;
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::scale_up::provisioning_limit::read_max_provisioning;
@@ -45,6 +46,8 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
     let annotations_of_pool = object.metadata.annotations.as_ref();
     let max_protection =
         protection::read_max_protection(&settings.max_protection, annotations_of_pool, &mut invalid_settings);
+    let progress_deadline =
+        read_progress_deadline(&settings.progress_deadline, annotations_of_pool, &mut invalid_settings);
     let max_provisioning =
         read_max_provisioning(&settings.max_provisioning, annotations_of_pool, &mut invalid_settings);
     let drain_timeout = draining::read_drain(&settings.drain, annotations_of_pool, &mut invalid_settings);
@@ -71,6 +74,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         paused,
         max_unavailable,
         max_protection: _,
+        progress_deadline: _,
         max_provisioning: _,
         drain: _,
         history_limit: _,
@@ -108,6 +112,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
             after: healing.failing_time,
         }),
         max_protection,
+        progress_deadline,
         max_provisioning,
         storage_classes,
         drain_timeout,

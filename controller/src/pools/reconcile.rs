@@ -15,7 +15,9 @@ use tracing::Instrument;
 use vmpool_engine::failure::PoolFailure;
 use vmpool_engine::plan::{ExpiredDrain, PoolSnapshot};
 use vmpool_engine::scale_up::provisioning::count_provisioning;
-use vmpool_engine::status::{Availability, find_delaying_limit, find_detached_disks, first_start_problem};
+use vmpool_engine::status::{
+    Availability, find_delaying_limit, find_detached_disks, first_start_problem, measure_distance,
+};
 use vmpool_engine::{ObservedPool, Plan, compute_status};
 use vmpool_kit::object::object_version;
 use vmpool_kit::passes::PassEnd;
@@ -33,7 +35,7 @@ use crate::pools::observe::{self, disk_counts, machine_counts};
 use crate::pools::pool_entry::{CachedPool, PoolEntry};
 use crate::pools::pool_key::PoolKey;
 use crate::pools::report::{
-    detached_disk_events, invalid_settings_event, problem_event, report_pass, unresolved_event,
+    detached_disk_events, invalid_settings_event, overdue_event, problem_event, report_pass, unresolved_event,
 };
 use crate::pools::waiting_storage::add_storage_problem;
 
@@ -168,7 +170,7 @@ fn after_writes(applied: &AppliedPlan, state: &mut PoolMemory) -> Option<Duratio
 }
 
 /// Publishes the result of a pass. Returns the time until it must be published again: if the status could not
-/// be written now, or when protection ends.
+/// be written now, at the progress deadline, or when protection ends.
 async fn publish_pass_result<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -183,8 +185,11 @@ async fn publish_pass_result<P: Platform>(
     let disks = disk_counts(snapshot, &pool.facts);
     let names = CachedNames { context, namespace: &pool.facts.namespace };
     let failure = combine_failures(state.status_conflict.failure(), state.memory.failure(), plan_failure);
+    let settings = context.settings.of_plans();
+    let distance =
+        measure_distance(&ObservedPool::new(snapshot, &pool.facts, &[], settings, &state.memory, &names));
+    state.memory.record_distance(distance, snapshot.uptime);
     let (status, detached, problem, availability, provisioning) = {
-        let settings = context.settings.of_plans();
         let observed = ObservedPool::new(snapshot, &pool.facts, &[], settings, &state.memory, &names);
         let availability = Availability::of(&observed);
         (
@@ -207,9 +212,12 @@ async fn publish_pass_result<P: Platform>(
     context.pool_counts.record(&PoolKey::of(&pool.facts), facts);
     applied.events.extend(unresolved_event(&pool.facts, &mut state.announced));
     applied.events.extend(invalid_settings_event(&pool.facts, &status, &mut state.announced));
+    applied.events.extend(overdue_event(&pool.facts, &status, &mut state.announced));
     let unwritten = report_pass(context, pool, status, applied, state).await;
-    // Then the metrics change.
-    unwritten.into_iter().chain(availability.first_end).min()
+    // Then the pool is stalled.
+    let overdue = state.memory.progress().time_left(pool.facts.progress_deadline, snapshot.uptime);
+    // At the first end of protection, the metrics change.
+    unwritten.into_iter().chain(overdue).chain(availability.first_end).min()
 }
 
 /// The event about a machine whose step follows although hooks are not released.

@@ -118,6 +118,8 @@ async fn admission(place: &TestNamespace<'_>) -> Result<()> {
             "vmpool.dev/instancetype-policy",
             "vmpool.dev/max-protection",
             "vmpool.dev/max-provisioning",
+            "vmpool.dev/drain",
+            "vmpool.dev/progress-deadline-seconds",
             "vmpool.dev/revision-history-limit",
             "vmpool.dev/name-generation",
         ] {

@@ -53,6 +53,9 @@ pub struct VirtualMachinePoolSpec {
     /// Whether the controller leaves the pool as it is. It creates, deletes and updates no machines while this is true. Without it false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
+    /// After how many seconds without progress the pool is stalled. The condition Stalled is then True, with the cause. Progress is a machine that became ready, was updated, created or deleted. The default is 600. It overrides the annotation vmpool.dev/progress-deadline-seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "progressDeadlineSeconds")]
+    pub progress_deadline_seconds: Option<i32>,
     /// Desired number of machines. Users, autoscalers and targeted removals change it; the controller does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
@@ -109,6 +112,9 @@ pub struct VirtualMachinePoolNameGeneration {
     /// Whether the names of Secrets with the metadata of cloud-init get the ordinal. Without it false. The annotation vmpool.dev/name-generation can replace it.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToMetaDataSecretRefs")]
     pub append_index_to_meta_data_secret_refs: Option<bool>,
+    /// Whether the names of ResourceClaims get the ordinal. Names of ResourceClaimTemplates stay. Without it false. The annotation vmpool.dev/name-generation can replace it.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToResourceClaimRefs")]
+    pub append_index_to_resource_claim_refs: Option<bool>,
     /// Whether the names of Secrets in volumes, also those for cloud-init, get the ordinal. Without it false.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToSecretRefs")]
     pub append_index_to_secret_refs: Option<bool>,

@@ -13,6 +13,7 @@ use crate::ids::ObjectId;
 use crate::model::disk::{Disk, DiskState};
 use crate::model::exclusion::Exclusion;
 use crate::model::machine::{Machine, Selectable};
+use crate::progress;
 use crate::protection;
 use crate::revisions::{Fingerprint, RevisionCopies, RevisionId, TemplateParts, UsedCopy};
 use crate::scale_down::policy::ScaleDownPolicy;
@@ -379,6 +380,8 @@ pub struct PoolSpec {
     pub autohealing: Option<AutohealingPolicy>,
     /// The longest time for which a machine can be protected.
     pub max_protection: Duration,
+    /// After how long without progress the pool is stalled.
+    pub progress_deadline: Duration,
     /// How many machines may provision at the same time; `None` for any number.
     pub max_provisioning: Option<ProvisioningLimit>,
     /// The storage classes that the templates of disks name, each once; an empty name for templates without
@@ -440,6 +443,7 @@ impl PoolSpec {
             finalizer: Finalizer::default(),
             autohealing: None,
             max_protection: protection::DEFAULT_MAXIMUM,
+            progress_deadline: progress::DEFAULT_DEADLINE,
             max_provisioning: None,
             storage_classes: Arc::default(),
             drain_timeout: draining::DEFAULT_TIMEOUT,

@@ -1,6 +1,7 @@
 //! Scenarios of a complete leader on a server in memory, without faults.
 
 mod adoption;
+mod deadline;
 mod disks;
 mod failures;
 mod kubevirt;
