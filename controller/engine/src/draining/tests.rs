@@ -7,7 +7,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::model::{Machine, MachineActivity};
+use crate::model::{Machine, MachineActivity, Restarts};
 use crate::plan::{Blocker, DeleteReason};
 use crate::protection::{Protection, ProtectionEnd};
 use crate::scale_down::policy::ScaleDownPolicy;
@@ -98,8 +98,10 @@ fn the_step_follows_when_all_hooks_are_released_or_at_the_deadline(
     let waits = plan.blockers.iter().any(|blocker| matches!(blocker, Blocker::Drain { .. }));
     assert_eq!(waits, !follows);
     assert_eq!(plan.requeue_after.is_some(), !follows, "the pool wakes for the deadline");
-    let expired = plan.expired_drains.iter().map(|drain| &*drain.machine).collect::<Vec<_>>();
-    assert_eq!(expired, if seconds == 600 { vec!["web-c"] } else { Vec::new() });
+    let finished: Vec<_> =
+        plan.finished_drains.iter().map(|drain| (drain.lasted.as_secs(), drain.hooks.len())).collect();
+    let left = usize::from(seconds == 600);
+    assert_eq!(finished, if follows { vec![(seconds.unsigned_abs(), left)] } else { Vec::new() });
 }
 
 #[rstest]
@@ -176,6 +178,157 @@ fn a_released_machine_is_not_called_back_but_replaced_within_the_budget() {
     let recycled =
         |action: &PoolAction| matches!(action, PoolAction::Delete { reason: DeleteReason::Recycled, .. });
     assert!(plan.actions.iter().any(recycled) && ended(&plan).is_empty());
+}
+
+#[test]
+fn a_released_machine_still_waits_for_its_other_hooks_before_it_is_replaced() {
+    let one_of_two = draining(&[hook("a", "d1"), hook("b", "")], Some(mark(DrainReason::ScaleDown, 30)));
+    let plan = world(3).edit("web-c", |machine| machine.draining = one_of_two.clone()).plan();
+    assert_eq!(plan.actions, []);
+    assert!(plan.requeue_after.is_some(), "the pool wakes for the deadline");
+    let mut late = one_of_two;
+    let marked = late.as_mut().map(Arc::make_mut).unwrap();
+    marked.mark = Some(mark(DrainReason::ScaleDown, 600));
+    let plan = world(3).edit("web-c", |machine| machine.draining = late).plan();
+    assert_eq!(deleted_machines(&plan), ["web-c"]);
+}
+
+/// Otherwise the machine that stays would be one that its agent has left.
+#[test]
+fn of_draining_machines_the_released_ones_leave_first_then_those_that_were_marked_first() {
+    let waiting = |seconds| draining(&[hook("job", "")], Some(mark(DrainReason::ScaleDown, seconds)));
+    let released = draining(&[hook("job", "d1")], Some(mark(DrainReason::ScaleDown, 10)));
+    let marked = |desired| {
+        world(desired)
+            .edit("web-a", |machine| machine.draining = waiting(60))
+            .edit("web-b", |machine| machine.draining = released.clone())
+            .edit("web-c", |machine| machine.draining = waiting(90))
+            .plan()
+    };
+    let (one, two) = (marked(2), marked(1));
+    assert_eq!((deleted_machines(&one), ended(&one)), (vec!["web-b"], vec!["web-a", "web-c"]));
+    assert_eq!(
+        (deleted_machines(&two), ended(&two)),
+        (vec!["web-b"], vec!["web-a"]),
+        "the last marked first"
+    );
+}
+
+/// The targets of reservations are not surplus, and are accepted within seconds.
+#[test]
+fn the_mark_stays_while_a_removal_reserves_the_machine() {
+    let waiting = draining(&[hook("job", "")], Some(mark(DrainReason::ScaleDown, 30)));
+    let plan = world(2).edit("web-c", |machine| machine.draining = waiting).reserved("r", &["web-c"]).plan();
+    assert_eq!(ended(&plan), Vec::<&str>::new());
+}
+
+#[test]
+fn the_mark_stays_while_the_spec_is_invalid() {
+    let waiting = draining(&[hook("job", "")], Some(mark(DrainReason::ScaleDown, 30)));
+    let plan = world(3)
+        .pool(|pool| pool.validation_errors = vec!["invalid".into()])
+        .edit("web-c", |machine| machine.draining = waiting)
+        .plan();
+    assert_eq!(ended(&plan), Vec::<&str>::new());
+}
+
+/// A new leader with an old cache would otherwise drain another machine for one surplus.
+#[test]
+fn before_a_drain_for_a_scale_down_the_machines_are_counted() {
+    let plan = world(2).edit("web-c", |machine| machine.draining = draining(&[hook("job", "")], None)).plan();
+    assert!(plan.deletes_surplus());
+}
+
+#[test]
+fn the_target_of_an_accepted_removal_drains_although_it_became_protected() {
+    let mut world = world(2).edit("web-a", |machine| {
+        machine.draining = draining(&[hook("job", "")], None);
+        protect(machine);
+    });
+    world.pool.record.reserve("r", &[fixture_id("web-a")]).unwrap();
+    world.pool.record.accept("r");
+    assert_eq!(begun(&world.plan()), [("web-a", DrainReason::TargetedRemoval)]);
+    let machine = world.machines.iter().find(|machine| &*machine.id.name == "web-a").unwrap();
+    let may_begin = |reason| machine.may_begin_drain(&mark(reason, 0), observation_time());
+    assert_eq!((may_begin(DrainReason::TargetedRemoval), may_begin(DrainReason::ScaleDown)), (true, false));
+}
+
+/// The response about the first mark may be lost, and the owners of hooks may have read its id.
+#[test]
+fn a_mark_is_not_replaced_and_a_released_machine_not_called_back() {
+    let machine = |value: &str| Machine {
+        draining: draining(&[hook("job", value)], Some(mark(DrainReason::ScaleDown, 30))),
+        ..crate::testing::running_machine("web-a", 1)
+    };
+    let now = observation_time();
+    assert!(!machine("").may_begin_drain(&mark(DrainReason::ScaleDown, 0), now));
+    assert_eq!((machine("").may_end_drain(now), machine("d1").may_end_drain(now)), (true, false));
+}
+
+/// A rollout of a DVP pool: `web-c` has an earlier revision and restarts by itself.
+fn rollout() -> PoolWorld {
+    world(3).pool(|pool| pool.rollout.restarts = Restarts::ByPlatform).edit("web-c", |machine| {
+        machine.written = Some("r0".into());
+        machine.revision = machine.written.clone();
+        machine.restarts_itself = true;
+    })
+}
+
+fn drains_for_rollout(world: PoolWorld, hooks: &[DrainHook]) -> PoolWorld {
+    let draining = draining(hooks, Some(mark(DrainReason::Rollout, 30)));
+    world.edit("web-c", |machine| machine.draining = draining)
+}
+
+#[test]
+fn a_rollout_drains_a_machine_that_the_platform_would_restart() {
+    let world = rollout().edit("web-c", |machine| machine.draining = draining(&[hook("job", "")], None));
+    let plan = world.plan();
+    assert_eq!(begun(&plan), [("web-c", DrainReason::Rollout)]);
+    let updates = |plan: &Plan| plan.actions.iter().any(|action| matches!(action, PoolAction::Update { .. }));
+    assert!(!updates(&plan));
+    assert!(updates(&drains_for_rollout(rollout(), &[hook("job", "d1")]).plan()));
+}
+
+#[test]
+fn a_paused_rollout_keeps_the_mark() {
+    let world = drains_for_rollout(rollout(), &[hook("job", "d1")]).pool(|pool| pool.rollout.paused = true);
+    assert_eq!(world.plan().actions, []);
+}
+
+/// The write that records the revision removes the mark. The machine has restarted, so its agent runs again.
+#[test]
+fn a_restarted_machine_is_not_replaced() {
+    let world = drains_for_rollout(rollout(), &[hook("job", "d1")]);
+    let current = world.pool.revision.id.clone();
+    let plan = world.edit("web-c", |machine| machine.written = Some(current)).plan();
+    assert_eq!((deleted_machines(&plan), ended(&plan)), (Vec::new(), Vec::new()));
+    assert!(plan.actions.iter().any(|action| matches!(action, PoolAction::RecordRevision { .. })));
+}
+
+#[test]
+fn a_machine_that_restarts_only_by_approval_drains_no_longer() {
+    let world = drains_for_rollout(rollout(), &[hook("job", "")]);
+    let plan = world.edit("web-c", |machine| machine.restarts_itself = false).plan();
+    assert_eq!(ended(&plan), ["web-c"]);
+}
+
+/// Otherwise the rollout and the replacement would each use the same budget.
+#[test]
+fn a_replacement_waits_while_the_rollout_uses_the_budget() {
+    let released = draining(&[hook("job", "d1")], Some(mark(DrainReason::ScaleDown, 30)));
+    let world = rollout().edit("web-a", |machine| machine.draining = released);
+    let plan = world.plan();
+    assert!(plan.actions.iter().any(|action| matches!(action, PoolAction::Update { .. })));
+    assert_eq!(deleted_machines(&plan), Vec::<&str>::new());
+}
+
+/// Nothing could follow the drain.
+#[test]
+fn without_its_template_a_rollout_drains_no_machine() {
+    let world = rollout().edit("web-c", |machine| machine.draining = draining(&[hook("job", "")], None));
+    let mut plan = world.plan();
+    plan.withhold_template(false);
+    assert_eq!(begun(&plan), []);
 }
 
 #[test]

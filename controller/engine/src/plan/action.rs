@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::draining::DrainMark;
+use crate::draining::{DrainMark, DrainReason};
 use crate::failure::FailureReason;
 use crate::ids::{ObjectId, Uid};
 use crate::model::{DiskAnnotations, DiskDraft, Draft};
@@ -351,6 +351,11 @@ impl PoolAction {
             | Self::DeleteCopy { .. }
             | Self::RemovePoolFinalizer => ApplyStage::CleanUp,
         }
+    }
+
+    /// Whether it begins a drain for this step.
+    pub(crate) fn begins_drain_for(&self, reason: DrainReason) -> bool {
+        matches!(self, Self::BeginDrain { mark, .. } if mark.reason == reason)
     }
 
     /// Whether it deletes a machine that the controller creates again.

@@ -44,7 +44,7 @@ pub use blocker::{Blocker, LimitedProvisioning, ProtectedStep, ProvisioningScope
 pub use observed::{
     COLLECTION_GRACE, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot, START_TIMEOUT, mark_superseded,
 };
-pub use result::{ExpiredDrain, Plan};
+pub use result::{FinishedDrain, Plan};
 
 /// Decides what to write. If the pool has converged, the plan is empty.
 ///

@@ -1,8 +1,11 @@
 //! Removal: the accepted targets, and the surplus of other machines.
 //!
-//! Of the surplus, draining machines leave first, and then machines that have never been ready: they serve no client yet, and a pool that
-//! grows and shrinks again would otherwise lose its serving machines. Only then the policy decides. With an
-//! order by ordinals, only the ordinal decides.
+//! Of the surplus, draining machines leave first, and then machines that have never been ready: they serve no
+//! client yet, and a pool that grows and shrinks again would otherwise lose its serving machines. Only then
+//! the policy decides. With an order by ordinals, only the ordinal decides.
+//!
+//! Of the draining machines, those leave first whose hooks released them, and then those that were marked
+//! first. If the pool is scaled up again, the machine that was marked last thus stays.
 
 use crate::draining::{DrainPlanner, DrainReason};
 use crate::failure::FailureReason;
@@ -13,6 +16,7 @@ use crate::plan::blocker::{Blocker, ProtectedStep};
 use crate::plan::observed::ObservedPool;
 use crate::plan::result::Plan;
 use crate::protection::protected;
+use jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,10 +104,9 @@ fn surplus_machines<'a>(
     // Machines with an unconfirmed deletion come first.
     let sure = |machine: &Machine| !observed.memory.is_delete_unconfirmed(&machine.id.uid, observed.uptime);
     let stays_longer = |machine: &Machine| !policy.is_by_ordinal() && observed.has_been_ready(machine);
-    // A draining machine has been chosen before.
-    let is_chosen = |machine: &Machine| !policy.is_by_ordinal() && machine.drain_mark().is_some();
     let order = |a: &&Arc<Machine>, b: &&Arc<Machine>| {
-        let key = |machine: &Machine| (sure(machine), !is_chosen(machine), stays_longer(machine));
+        let drains = |machine: &Machine| (!policy.is_by_ordinal()).then(|| drain_order(machine));
+        let key = |machine: &Machine| (sure(machine), drains(machine), stays_longer(machine));
         key(a).cmp(&key(b)).then_with(|| policy.compare(a, b))
     };
     // Most machines stay, and their order does not matter. Only the others are sorted, so that the pass stays
@@ -124,6 +127,16 @@ fn surplus_machines<'a>(
         free
     });
     live
+}
+
+/// The place of a machine among those that drain. Those that do not drain come last.
+fn drain_order(machine: &Machine) -> (u8, Timestamp) {
+    let draining = machine.draining.as_deref();
+    match draining.and_then(|draining| Some((draining.is_released_by_owner(), draining.mark.as_ref()?))) {
+        Some((true, mark)) => (0, mark.since),
+        Some((false, mark)) => (1, mark.since),
+        None => (2, Timestamp::MIN),
+    }
 }
 
 #[cfg(test)]

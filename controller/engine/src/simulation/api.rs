@@ -473,19 +473,21 @@ impl Api {
         mark: &DrainMark,
     ) -> Result<VersionedFacts<Machine>, RequestRefusal> {
         let machine = self.machines.find(id)?;
-        if machine.is_protected(self.timestamp()) || machine.terminating {
+        if !machine.may_begin_drain(mark, self.timestamp()) {
             return Err(RequestRefusal::Conflict);
         }
-        let draining = machine.draining.filter(|draining| !draining.hooks.is_empty());
-        let mut draining = Arc::unwrap_or_clone(draining.ok_or(RequestRefusal::Conflict)?);
+        let mut draining = Arc::unwrap_or_clone(machine.draining.ok_or(RequestRefusal::Conflict)?);
         draining.mark = Some(mark.clone());
         self.change(id, |machine| machine.draining = Some(Arc::new(draining)))
     }
 
     /// The controller removes the mark of a drain.
     pub(super) fn end_drain(&mut self, id: &ObjectId) -> Result<VersionedFacts<Machine>, RequestRefusal> {
-        let draining = self.machines.find(id)?.draining.ok_or(RequestRefusal::Conflict)?;
-        let hooks = draining.hooks.clone();
+        let machine = self.machines.find(id)?;
+        if !machine.may_end_drain(self.timestamp()) {
+            return Err(RequestRefusal::Conflict);
+        }
+        let hooks = machine.draining.map(|draining| draining.hooks.clone()).unwrap_or_default();
         self.change(id, |machine| {
             machine.draining = (!hooks.is_empty()).then(|| Arc::new(Draining { hooks, mark: None }));
         })

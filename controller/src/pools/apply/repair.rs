@@ -97,14 +97,11 @@ pub(super) async fn begin_drain<P: Platform>(
     mark: &DrainMark,
 ) -> ActionOutcome {
     let repair = Repair::labels(machine, "beginning the drain of");
-    let has_hooks = |live: &Machine| {
-        live.belongs_to(&pool.facts.id)
-            && !live.terminating
-            && !live.is_protected(context.leader.env.now())
-            && live.draining.as_ref().is_some_and(|draining| !draining.hooks.is_empty())
+    let may_begin = |live: &Machine| {
+        live.belongs_to(&pool.facts.id) && live.may_begin_drain(mark, context.leader.env.now())
     };
     let body = json!({ "metadata": { "annotations": { DRAINING: mark.text() } } });
-    machine_write_outcome_with(patch_fitting_machine(context, pool, &repair, has_hooks, body).await, || {
+    machine_write_outcome_with(patch_fitting_machine(context, pool, &repair, may_begin, body).await, || {
         let note = format!(
             "machine {machine} drains before {}, until its hooks are released, at the latest until {}",
             mark.reason.step(),
@@ -121,9 +118,10 @@ pub(super) async fn end_drain<P: Platform>(
     machine: &ObjectId,
 ) -> ActionOutcome {
     let repair = Repair::labels(machine, "ending the drain of");
-    let is_marked = |live: &Machine| live.belongs_to(&pool.facts.id) && live.draining.is_some();
+    let may_end =
+        |live: &Machine| live.belongs_to(&pool.facts.id) && live.may_end_drain(context.leader.env.now());
     let body = json!({ "metadata": { "annotations": { DRAINING: null } } });
-    machine_write_outcome_with(patch_fitting_machine(context, pool, &repair, is_marked, body).await, || {
+    machine_write_outcome_with(patch_fitting_machine(context, pool, &repair, may_end, body).await, || {
         let note = format!("machine {machine} drains no longer: it stays in the pool");
         vec![PoolEvent { reason: EventReason::DrainEnded, name: machine.name.to_string(), note }]
     })

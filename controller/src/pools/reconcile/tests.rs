@@ -2,6 +2,7 @@
 
 mod adoption;
 mod disks;
+mod draining;
 mod failures;
 mod kubevirt;
 mod leaders;
