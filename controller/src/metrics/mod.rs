@@ -9,6 +9,7 @@
 
 mod api;
 mod disks;
+mod drains;
 mod followed;
 mod images;
 mod kubevirt_names;
@@ -52,6 +53,7 @@ pub(crate) use types::TypeMetrics;
 pub(crate) use wrappers::{ShownWrappers, WrapperMetrics};
 pub use writes::WriteMetrics;
 
+use drains::DrainMetrics;
 use labels::{LeadershipLabels, LedgerLabels, WatchLabels};
 use live::LiveGauges;
 use platforms::PlatformGauges;
@@ -70,6 +72,8 @@ pub struct ControllerMetrics {
     pub(crate) writes: WriteMetrics,
     /// Deletions of machines.
     pub(crate) removals: RemovalMetrics,
+    /// Drains of machines.
+    pub(crate) drains: DrainMetrics,
     /// Retained disks.
     pub(crate) disks: DiskMetrics,
     /// Disk images.
@@ -131,6 +135,7 @@ impl ControllerMetrics {
             api: ApiMetrics::new(registry, env),
             writes: WriteMetrics::new(registry),
             removals: RemovalMetrics::new(registry),
+            drains: DrainMetrics::new(registry),
             disks: DiskMetrics::new(registry),
             images: ImageMetrics::new(registry),
             wrappers: WrapperMetrics::new(registry),

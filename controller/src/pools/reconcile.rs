@@ -111,6 +111,7 @@ async fn run_pool_pass<P: Platform>(
     let acted = !actions.is_empty();
     let mut applied = apply_plan(context, &pool, &snapshot, &actions, templates, &mut state.memory).await;
     applied.events.extend(events);
+    context.metrics.drains.finished(&finished_drains);
     applied.events.extend(finished_drains.iter().filter_map(expired_drain_event));
     if let Some(revisions) = &mut state.revisions {
         let uptime = context.leader.env.uptime();

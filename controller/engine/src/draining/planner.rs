@@ -209,6 +209,7 @@ fn keep_drains_with_steps(plan: &mut Plan) {
     let takes_step = |action: &&PoolAction| {
         matches!(action, PoolAction::Delete { .. } | PoolAction::Restart { .. } | PoolAction::Update { .. })
     };
-    let stepping: BTreeSet<&str> = plan.actions.iter().filter(takes_step).map(PoolAction::object).collect();
+    let stepping: BTreeSet<&str> =
+        plan.actions.iter().filter(takes_step).map(|action| &**action.object()).collect();
     plan.finished_drains.retain(|drain| stepping.contains(&*drain.machine));
 }

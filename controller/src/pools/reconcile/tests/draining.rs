@@ -62,6 +62,9 @@ async fn a_drain_for_a_scale_down_costs_one_patch() {
     let marked: Vec<String> = machine_names(&world.machines());
     let marked: Vec<&String> = marked.iter().filter(|name| mark(&world, name).is_some()).collect();
     assert_eq!(marked, [&leaving]);
+    assert_eq!(world.status()["drainingReplicas"], 1);
+    let page = world.metrics.page();
+    assert!(page.contains("vmpool_pool_draining{"), "{page}");
     world.advance(30 * SECOND).await;
     assert_eq!(world.take_writes().len(), 0, "nothing is written while it drains");
 
@@ -74,6 +77,7 @@ async fn a_drain_for_a_scale_down_costs_one_patch() {
     assert!(delete.body["preconditions"]["resourceVersion"].is_string(), "{}", delete.body);
     assert_eq!(event_notes(&world, "DrainBegan").len(), 1);
     assert_eq!(event_notes(&world, "DrainDeadlinePassed"), [""; 0]);
+    assert!(world.metrics.page().contains("vmpool_drain_deadlines_passed_total 0"));
 }
 
 #[tokio::test]
@@ -87,6 +91,10 @@ async fn at_the_deadline_the_machine_leaves_with_an_event() {
     world.advance(20 * SECOND).await;
     assert!(!exists(&world, &leaving));
     let notes = event_notes(&world, "DrainDeadlinePassed");
+    let page = world.metrics.page();
+    for series in ["vmpool_drain_deadlines_passed_total 1", "vmpool_drain_duration_seconds_count 1"] {
+        assert!(page.contains(series), "no {series} in\n{page}");
+    }
     assert!(notes.len() == 1 && notes[0].contains(&leaving) && notes[0].contains("job"), "{notes:?}");
 }
 
@@ -103,6 +111,7 @@ async fn a_machine_that_stays_is_called_back() {
     assert_eq!((count(&writes, MERGE_PATCH, MACHINES), count(&writes, Verb::Create, MACHINES)), (1, 0));
     assert!(exists(&world, &leaving) && mark(&world, &leaving).is_none());
     assert_eq!(event_notes(&world, "DrainEnded").len(), 1);
+    assert!(world.status()["drainingReplicas"].is_null(), "absent when it is zero");
 }
 
 #[tokio::test]
