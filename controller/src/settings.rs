@@ -54,6 +54,9 @@ pub struct ControllerSettings {
     pub kubevirt_metrics: bool,
     /// Whether KubeVirt pools have the conditions in the meaning of kstatus.
     pub kubevirt_conditions: KubevirtConditions,
+    /// Whether the controller leaves out a platform whose pools its account may not list. Otherwise it waits
+    /// for the rights, and is not ready.
+    pub skips_forbidden_platforms: bool,
     /// What happens to single machines that name an instance type or a preference; `None` if another
     /// controller decides that.
     pub copies: Option<CopyPolicy>,
@@ -100,6 +103,7 @@ impl Default for ControllerSettings {
             max_pool_series: 1000,
             kubevirt_metrics: false,
             kubevirt_conditions: KubevirtConditions::Auto,
+            skips_forbidden_platforms: false,
             copies: None,
             protects_types: true,
         }

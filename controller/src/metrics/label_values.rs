@@ -18,6 +18,8 @@ words!(
     pub(crate) PlatformState {
         /// The cluster lacks a CustomResourceDefinition of the platform.
         Waiting => "waiting",
+        /// The account of the controller may not list the pools, so the leader does not reconcile them.
+        Forbidden => "forbidden",
         /// Another controller may reconcile the pools, so this one reconciles none.
         Blocked => "blocked",
         /// The leader reconciles the pools.

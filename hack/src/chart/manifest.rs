@@ -20,17 +20,22 @@ pub(super) struct StoredManifest {
     pub(super) values: &'static [&'static str],
 }
 
-/// Helm cannot see, while it only renders, that no API server of the platform holds its group. Both platforms
-/// can be tried out. A playground with KubeVirt also has disk images and instance types.
+/// Helm cannot see, while it only renders, which platforms a cluster has, and that no API server of DVP holds
+/// its group. Both platforms can be tried out. A playground with KubeVirt also has disk images and instance types.
 pub(super) const MANIFESTS: [StoredManifest; 2] = [
     StoredManifest {
         file: "e2e/manifests/chart.yaml",
-        values: &["apiserver.platformGroup=true", "platforms.kubevirt.enabled=true"],
+        values: &[
+            "apiserver.platformGroup=true",
+            "platforms.dvp.enabled=true",
+            "platforms.kubevirt.enabled=true",
+        ],
     },
     StoredManifest {
         file: "e2e/manifests/chart-all.yaml",
         values: &[
             "apiserver.platformGroup=true",
+            "platforms.dvp.enabled=true",
             "platforms.kubevirt.enabled=true",
             "featureGates.DiskImages=true",
             "featureGates.MachineWrapper=true",

@@ -71,7 +71,8 @@ pub(super) fn find_foreign_text(tree: &SourceTree) -> Result<Vec<String>> {
     Ok(found)
 }
 
-fn program_sources(root: &Path) -> Result<Vec<PathBuf>> {
+/// The sources of the programs without their tests.
+pub(super) fn program_sources(root: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for folder in FOLDERS {
         files.extend(rust_files(&root.join(folder))?);
