@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::*;
 use crate::model::{Machine, MachineActivity, Restarts};
-use crate::plan::{Blocker, DeleteReason};
+use crate::plan::{Blocker, DeleteReason, SurplusRule};
 use crate::protection::{Protection, ProtectionEnd};
 use crate::scale_down::policy::ScaleDownPolicy;
 use crate::testing::{PoolWorld, deleted_machines, fixture_id, observation_time};
@@ -135,6 +135,31 @@ fn a_draining_machine_is_the_one_that_a_scale_down_chose() {
     let plan = world.plan();
     assert_eq!(deleted_machines(&plan), Vec::<&str>::new());
     assert_eq!((begun(&plan), ended(&plan)), (Vec::new(), Vec::new()));
+}
+
+/// The plan and the event of the deletion say why this machine leaves.
+#[rstest]
+#[case::a_draining_machine("web-a", SurplusRule::Draining)]
+#[case::by_the_policy("", SurplusRule::Policy)]
+fn a_deletion_names_the_rule_that_chose_the_machine(
+    #[case] draining_machine: &str,
+    #[case] expected: SurplusRule,
+) {
+    let released = || draining(&[hook("job", "d1")], Some(mark(DrainReason::ScaleDown, 30)));
+    let world = match draining_machine {
+        "" => world(2),
+        name => world(2).edit(name, |machine| machine.draining = released()),
+    };
+    let plan = world.plan();
+    let rules: Vec<_> = plan
+        .actions
+        .iter()
+        .filter_map(|action| match action {
+            PoolAction::Delete { reason: DeleteReason::Surplus { rule }, .. } => Some(*rule),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(rules, [expected]);
 }
 
 #[test]

@@ -39,7 +39,9 @@ pub use crate::healing::start_failures::StartFailures;
 pub use crate::rollout::attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
 pub use crate::rollout::overridden::{FieldPaths, OverriddenFields};
 pub use crate::rollout::requested_restarts::RequestedRestarts;
-pub use action::{ApplyStage, DeleteReason, DiskDeleteReason, Disruption, PoolAction, WantedWrites};
+pub use action::{
+    ApplyStage, DeleteReason, DiskDeleteReason, Disruption, PoolAction, SurplusRule, WantedWrites,
+};
 pub use blocker::{Blocker, LimitedProvisioning, ProtectedStep, ProvisioningScope};
 pub use observed::{
     COLLECTION_GRACE, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot, START_TIMEOUT, mark_superseded,

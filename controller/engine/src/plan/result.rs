@@ -103,7 +103,7 @@ impl Plan {
     pub fn deletes_surplus(&self) -> bool {
         let mut actions = self.actions.iter();
         actions.any(|action| {
-            matches!(action, PoolAction::Delete { reason: DeleteReason::Surplus, .. })
+            matches!(action, PoolAction::Delete { reason: DeleteReason::Surplus { .. }, .. })
                 || action.begins_drain_for(DrainReason::ScaleDown)
         })
     }

@@ -11,7 +11,7 @@ use crate::draining::{DrainPlanner, DrainReason};
 use crate::failure::FailureReason;
 use crate::ids::Uid;
 use crate::model::Machine;
-use crate::plan::action::{ApplyStage, DeleteReason, PoolAction};
+use crate::plan::action::{ApplyStage, DeleteReason, PoolAction, SurplusRule};
 use crate::plan::blocker::{Blocker, ProtectedStep};
 use crate::plan::observed::ObservedPool;
 use crate::plan::result::Plan;
@@ -44,14 +44,20 @@ pub(crate) fn plan_removals<'a>(
         let reason = DeleteReason::Targeted { forced: forced(machine) };
         (machine, reason)
     });
-    let surplus = surplus.into_iter().map(|machine| (machine, DeleteReason::Surplus));
+    let surplus = surplus.into_iter().map(|machine| {
+        let reason = DeleteReason::Surplus { rule: surplus_rule(observed, machine) };
+        (machine, reason)
+    });
     let mut leaving: Vec<(&Arc<Machine>, DeleteReason)> = targets.chain(surplus).collect();
     leaving.retain(|(machine, reason)| match reason {
         DeleteReason::Targeted { forced: true } => true,
         DeleteReason::Targeted { forced: false } => {
             drains.is_drained(machine, DrainReason::TargetedRemoval, plan)
         }
-        _ => drains.is_drained(machine, DrainReason::ScaleDown, plan),
+        DeleteReason::Surplus { .. }
+        | DeleteReason::StorageChanged { .. }
+        | DeleteReason::Unhealthy
+        | DeleteReason::Recycled => drains.is_drained(machine, DrainReason::ScaleDown, plan),
     });
     let width = match observed.memory.backoff(ApplyStage::Remove).batch_size(observed.uptime) {
         Ok(width) => width,
@@ -127,6 +133,19 @@ fn surplus_machines<'a>(
         free
     });
     live
+}
+
+/// The rule that chose a surplus machine.
+fn surplus_rule(observed: &ObservedPool<'_>, machine: &Machine) -> SurplusRule {
+    if observed.pool.scale_down_policy.is_by_ordinal() {
+        SurplusRule::Policy
+    } else if machine.drain_mark().is_some() {
+        SurplusRule::Draining
+    } else if observed.has_been_ready(machine) {
+        SurplusRule::Policy
+    } else {
+        SurplusRule::NeverReady
+    }
 }
 
 /// The place of a machine among those that drain. Those that do not drain come last.
