@@ -68,14 +68,14 @@ pub fn is_held_by_hook(machine: &JsonObject, at: Timestamp, actions: &UserAction
     let mark = drain_mark(machine);
     let id = mark["id"].as_str();
     let has_passed = drain_deadline(machine).is_some_and(|end| at + actions.clocks_ahead >= end);
-    machine.is_running() && !has_passed && hooks(machine).any(|value| Some(value) != id)
+    machine.is_running() && !has_passed && hook_values(machine).any(|value| Some(value) != id)
 }
 
 /// Whether a hook was released with the id of the present drain. The controller then replaces the machine if no
 /// other step takes it.
 pub fn is_released_by_owner(machine: &JsonObject) -> bool {
     let mark = drain_mark(machine);
-    mark["id"].as_str().is_some_and(|id| hooks(machine).any(|value| value == id))
+    mark["id"].as_str().is_some_and(|id| hook_values(machine).any(|value| value == id))
 }
 
 /// When the drain of a machine ends at the latest; `None` if it is not draining.
@@ -90,7 +90,7 @@ fn drain_mark(machine: &JsonObject) -> Value {
 }
 
 /// The values of the hooks.
-fn hooks(machine: &JsonObject) -> impl Iterator<Item = &str> {
+fn hook_values(machine: &JsonObject) -> impl Iterator<Item = &str> {
     let annotations = machine.at("/metadata/annotations").as_object();
     let hooks = annotations.into_iter().flatten().filter(|(key, _)| key.starts_with(HOOK_PREFIX));
     hooks.map(|(_, value)| value.as_str().unwrap_or_default())
