@@ -1,18 +1,20 @@
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use rstest::rstest;
-use serde_json::json;
 
 use super::*;
-use crate::model::{Machine, MachineActivity, Restarts};
+use crate::model::{Machine, MachineActivity};
 use crate::plan::{Blocker, DeleteReason, SurplusRule};
 use crate::protection::{Protection, ProtectionEnd};
 use crate::scale_down::policy::ScaleDownPolicy;
-use crate::testing::{PoolWorld, deleted_machines, fixture_id, observation_time};
+use crate::testing::{PoolWorld, deleted_machines, observation_time};
 use crate::{Plan, PoolAction};
+
+mod endings;
+mod reading;
+mod rollout;
 
 const TIMEOUT: Duration = Duration::from_mins(10);
 
@@ -173,90 +175,6 @@ fn an_order_by_ordinals_is_kept() {
     assert_eq!(deleted_machines(&world.plan()), ["web-1"]);
 }
 
-#[test]
-fn the_mark_is_removed_if_the_pool_was_scaled_up_again() {
-    let waiting = draining(&[hook("job", "")], Some(mark(DrainReason::ScaleDown, 30)));
-    let plan = world(3).edit("web-c", |machine| machine.draining = waiting).plan();
-    assert_eq!((ended(&plan), deleted_machines(&plan)), (vec!["web-c"], Vec::new()));
-}
-
-#[test]
-fn a_machine_that_became_protected_stays_and_another_one_drains() {
-    let waiting = draining(&[hook("job", "")], Some(mark(DrainReason::ScaleDown, 30)));
-    let plan = world(2)
-        .edit("web-c", |machine| {
-            machine.draining = waiting;
-            protect(machine);
-        })
-        .plan();
-    assert_eq!((ended(&plan), deleted_machines(&plan)), (vec!["web-c"], vec!["web-b"]));
-}
-
-#[test]
-fn a_released_machine_is_not_called_back_but_replaced_within_the_budget() {
-    let released = || draining(&[hook("job", "d1")], Some(mark(DrainReason::ScaleDown, 30)));
-    let world = world(3)
-        .edit("web-b", |machine| machine.draining = released())
-        .edit("web-c", |machine| machine.draining = released());
-    let plan = world.plan();
-    assert_eq!(deleted_machines(&plan), ["web-b"], "the default budget is one machine");
-    let recycled =
-        |action: &PoolAction| matches!(action, PoolAction::Delete { reason: DeleteReason::Recycled, .. });
-    assert!(plan.actions.iter().any(recycled) && ended(&plan).is_empty());
-}
-
-#[test]
-fn a_released_machine_still_waits_for_its_other_hooks_before_it_is_replaced() {
-    let one_of_two = draining(&[hook("a", "d1"), hook("b", "")], Some(mark(DrainReason::ScaleDown, 30)));
-    let plan = world(3).edit("web-c", |machine| machine.draining = one_of_two.clone()).plan();
-    assert_eq!(plan.actions, []);
-    assert!(plan.requeue_after.is_some(), "the pool wakes for the deadline");
-    let mut late = one_of_two;
-    let marked = late.as_mut().map(Arc::make_mut).unwrap();
-    marked.mark = Some(mark(DrainReason::ScaleDown, 600));
-    let plan = world(3).edit("web-c", |machine| machine.draining = late).plan();
-    assert_eq!(deleted_machines(&plan), ["web-c"]);
-}
-
-/// Otherwise the machine that stays would be one that its agent has left.
-#[test]
-fn of_draining_machines_the_released_ones_leave_first_then_those_that_were_marked_first() {
-    let waiting = |seconds| draining(&[hook("job", "")], Some(mark(DrainReason::ScaleDown, seconds)));
-    let released = draining(&[hook("job", "d1")], Some(mark(DrainReason::ScaleDown, 10)));
-    let marked = |desired| {
-        world(desired)
-            .edit("web-a", |machine| machine.draining = waiting(60))
-            .edit("web-b", |machine| machine.draining = released.clone())
-            .edit("web-c", |machine| machine.draining = waiting(90))
-            .plan()
-    };
-    let (one, two) = (marked(2), marked(1));
-    assert_eq!((deleted_machines(&one), ended(&one)), (vec!["web-b"], vec!["web-a", "web-c"]));
-    assert_eq!(
-        (deleted_machines(&two), ended(&two)),
-        (vec!["web-b"], vec!["web-a"]),
-        "the last marked first"
-    );
-}
-
-/// The targets of reservations are not surplus, and are accepted within seconds.
-#[test]
-fn the_mark_stays_while_a_removal_reserves_the_machine() {
-    let waiting = draining(&[hook("job", "")], Some(mark(DrainReason::ScaleDown, 30)));
-    let plan = world(2).edit("web-c", |machine| machine.draining = waiting).reserved("r", &["web-c"]).plan();
-    assert_eq!(ended(&plan), Vec::<&str>::new());
-}
-
-#[test]
-fn the_mark_stays_while_the_spec_is_invalid() {
-    let waiting = draining(&[hook("job", "")], Some(mark(DrainReason::ScaleDown, 30)));
-    let plan = world(3)
-        .pool(|pool| pool.validation_errors = vec!["invalid".into()])
-        .edit("web-c", |machine| machine.draining = waiting)
-        .plan();
-    assert_eq!(ended(&plan), Vec::<&str>::new());
-}
-
 /// A new leader with an old cache would otherwise drain another machine for one surplus.
 #[test]
 fn before_a_drain_for_a_scale_down_the_machines_are_counted() {
@@ -265,225 +183,9 @@ fn before_a_drain_for_a_scale_down_the_machines_are_counted() {
 }
 
 #[test]
-fn the_target_of_an_accepted_removal_drains_although_it_became_protected() {
-    let mut world = world(2).edit("web-a", |machine| {
-        machine.draining = draining(&[hook("job", "")], None);
-        protect(machine);
-    });
-    world.pool.record.reserve("r", &[fixture_id("web-a")]).unwrap();
-    world.pool.record.accept("r");
-    assert_eq!(begun(&world.plan()), [("web-a", DrainReason::TargetedRemoval)]);
-    let machine = world.machines.iter().find(|machine| &*machine.id.name == "web-a").unwrap();
-    let may_begin = |reason| machine.may_begin_drain(&mark(reason, 0), observation_time());
-    assert_eq!((may_begin(DrainReason::TargetedRemoval), may_begin(DrainReason::ScaleDown)), (true, false));
-}
-
-/// The response about the first mark may be lost, and the owners of hooks may have read its id.
-#[test]
-fn a_mark_is_not_replaced_and_a_released_machine_not_called_back() {
-    let machine = |value: &str| Machine {
-        draining: draining(&[hook("job", value)], Some(mark(DrainReason::ScaleDown, 30))),
-        ..crate::testing::running_machine("web-a", 1)
-    };
-    let now = observation_time();
-    assert!(!machine("").may_begin_drain(&mark(DrainReason::ScaleDown, 0), now));
-    assert_eq!((machine("").may_end_drain(now), machine("d1").may_end_drain(now)), (true, false));
-}
-
-/// A rollout of a DVP pool: `web-c` has an earlier revision and restarts by itself.
-fn rollout() -> PoolWorld {
-    world(3).pool(|pool| pool.rollout.restarts = Restarts::ByPlatform).edit("web-c", |machine| {
-        machine.written = Some("r0".into());
-        machine.revision = machine.written.clone();
-        machine.restarts_itself = true;
-    })
-}
-
-fn drains_for_rollout(world: PoolWorld, hooks: &[DrainHook]) -> PoolWorld {
-    let draining = draining(hooks, Some(mark(DrainReason::Rollout, 30)));
-    world.edit("web-c", |machine| machine.draining = draining)
-}
-
-#[test]
-fn a_rollout_drains_a_machine_that_the_platform_would_restart() {
-    let world = rollout().edit("web-c", |machine| machine.draining = draining(&[hook("job", "")], None));
-    let plan = world.plan();
-    assert_eq!(begun(&plan), [("web-c", DrainReason::Rollout)]);
-    let updates = |plan: &Plan| plan.actions.iter().any(|action| matches!(action, PoolAction::Update { .. }));
-    assert!(!updates(&plan));
-    assert!(updates(&drains_for_rollout(rollout(), &[hook("job", "d1")]).plan()));
-}
-
-#[test]
-fn a_paused_rollout_keeps_the_mark() {
-    let world = drains_for_rollout(rollout(), &[hook("job", "d1")]).pool(|pool| pool.rollout.paused = true);
-    assert_eq!(world.plan().actions, []);
-}
-
-/// The write that records the revision removes the mark. The machine has restarted, so its agent runs again.
-#[test]
-fn a_restarted_machine_is_not_replaced() {
-    let world = drains_for_rollout(rollout(), &[hook("job", "d1")]);
-    let current = world.pool.revision.id.clone();
-    let plan = world.edit("web-c", |machine| machine.written = Some(current)).plan();
-    assert_eq!((deleted_machines(&plan), ended(&plan)), (Vec::new(), Vec::new()));
-    assert!(plan.actions.iter().any(|action| matches!(action, PoolAction::RecordRevision { .. })));
-}
-
-#[test]
-fn a_machine_that_restarts_only_by_approval_drains_no_longer() {
-    let world = drains_for_rollout(rollout(), &[hook("job", "")]);
-    let plan = world.edit("web-c", |machine| machine.restarts_itself = false).plan();
-    assert_eq!(ended(&plan), ["web-c"]);
-}
-
-/// Otherwise the rollout and the replacement would each use the same budget.
-#[test]
-fn a_replacement_waits_while_the_rollout_uses_the_budget() {
-    let released = draining(&[hook("job", "d1")], Some(mark(DrainReason::ScaleDown, 30)));
-    let world = rollout().edit("web-a", |machine| machine.draining = released);
-    let plan = world.plan();
-    assert!(plan.actions.iter().any(|action| matches!(action, PoolAction::Update { .. })));
-    assert_eq!(deleted_machines(&plan), Vec::<&str>::new());
-}
-
-/// Nothing could follow the drain.
-#[test]
-fn without_its_template_a_rollout_drains_no_machine() {
-    let world = rollout().edit("web-c", |machine| machine.draining = draining(&[hook("job", "")], None));
-    let mut plan = world.plan();
-    plan.withhold_template(false);
-    assert_eq!(begun(&plan), []);
-}
-
-#[test]
 fn a_paused_pool_keeps_marks_and_acts_on_none() {
     let waiting = draining(&[hook("job", "")], Some(mark(DrainReason::ScaleDown, 900)));
     let plan =
         world(2).pool(|pool| pool.paused = true).edit("web-c", |machine| machine.draining = waiting).plan();
     assert_eq!(plan.actions, []);
-}
-
-#[test]
-fn the_target_of_an_accepted_removal_drains_and_the_mark_stays() {
-    let mut world = world(2).edit("web-a", |machine| machine.draining = draining(&[hook("job", "")], None));
-    world.pool.record.reserve("r", &[fixture_id("web-a")]).unwrap();
-    world.pool.record.accept("r");
-    let plan = world.plan();
-    assert_eq!(begun(&plan), [("web-a", DrainReason::TargetedRemoval)]);
-    assert_eq!(deleted_machines(&plan), Vec::<&str>::new(), "no other machine leaves in its place");
-    let waiting = draining(&[hook("job", "")], Some(mark(DrainReason::TargetedRemoval, 30)));
-    let waits = world.edit("web-a", |machine| machine.draining = waiting).plan();
-    assert_eq!((ended(&waits), deleted_machines(&waits)), (Vec::new(), Vec::new()));
-}
-
-#[test]
-fn a_forced_removal_does_not_drain() {
-    let mut world = world(2).edit("web-a", |machine| machine.draining = draining(&[hook("job", "")], None));
-    world.pool.record.reserve_forced("jane", "r", &[fixture_id("web-a")]).unwrap();
-    world.pool.record.accept("r");
-    assert_eq!(deleted_machines(&world.plan()), ["web-a"]);
-}
-
-#[test]
-fn a_mark_that_began_in_the_future_is_written_again() {
-    let forged = mark(DrainReason::ScaleDown, -3600);
-    let plan = world(2)
-        .edit("web-c", |machine| machine.draining = draining(&[hook("job", "")], Some(forged)))
-        .plan();
-    assert_eq!(begun(&plan), [("web-c", DrainReason::ScaleDown)]);
-}
-
-#[test]
-fn a_late_deadline_is_the_beginning_and_the_timeout() {
-    let now = observation_time();
-    let late = DrainMark { deadline: Timestamp::MAX, ..mark(DrainReason::ScaleDown, 30) };
-    assert_eq!(late.effective_deadline(now, TIMEOUT), mark(DrainReason::ScaleDown, 30).deadline);
-    let raised = Duration::from_hours(2);
-    let running = mark(DrainReason::ScaleDown, 30);
-    assert_eq!(
-        running.effective_deadline(now, raised),
-        running.deadline,
-        "a raised timeout extends no drain"
-    );
-}
-
-#[test]
-fn two_drains_of_a_machine_have_different_ids() {
-    let id = |seconds| {
-        let now = observation_time() + SignedDuration::from_secs(seconds);
-        DrainMark::begin(&fixture_id("web-a").uid, DrainReason::ScaleDown, now, TIMEOUT).id
-    };
-    assert_ne!(id(0), id(1));
-    assert_eq!(id(0), id(0));
-}
-
-#[test]
-fn a_draining_machine_cannot_be_claimed() {
-    let world = world(3).edit("web-a", |machine| {
-        machine.draining = draining(&[hook("job", "")], Some(mark(DrainReason::Rollout, 30)));
-    });
-    let claimable: Vec<bool> =
-        world.machines.iter().map(|machine| machine.is_claimable(observation_time())).collect();
-    assert_eq!(claimable, [false, true, true]);
-}
-
-fn read(entries: &[(&str, &str)]) -> Option<Arc<Draining>> {
-    let annotations: BTreeMap<String, String> =
-        entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    Draining::read(Some(&annotations))
-}
-
-#[test]
-fn hooks_and_the_mark_are_read_from_the_annotations() {
-    assert_eq!(read(&[("vmpool.dev/claim", "{}")]), None);
-    let mark = mark(DrainReason::Rollout, 30);
-    let found =
-        read(&[("drain.vmpool.dev/job", "x"), (MARK, &mark.text()), ("drain.vmpool.dex", "")]).unwrap();
-    assert_eq!(*found, Draining { hooks: vec![hook("job", "x")], mark: Some(mark) });
-}
-
-#[test]
-fn an_unreadable_mark_is_no_mark() {
-    assert_eq!(read(&[(MARK, "{")]), None);
-    assert_eq!(read(&[(MARK, &format!("{{\"id\": \"{}\"}}", "x".repeat(5000)))]), None);
-}
-
-#[test]
-fn more_hooks_than_the_limit_are_ignored() {
-    let keys: Vec<String> = (0..40).map(|number| format!("{HOOK_PREFIX}{number:02}")).collect();
-    let entries: Vec<(&str, &str)> = keys.iter().map(|key| (&**key, "")).collect();
-    assert_eq!(read(&entries).unwrap().hooks.len(), MOST_HOOKS);
-}
-
-#[rstest]
-#[case::minutes(json!({ "timeout": "90m" }), Some(Duration::from_mins(90)))]
-#[case::zero(json!({ "timeout": "0s" }), Some(Duration::ZERO))]
-#[case::the_longest(json!({ "timeout": "24h" }), Some(LONGEST_TIMEOUT))]
-#[case::too_long(json!({ "timeout": "25h" }), None)]
-#[case::negative(json!({ "timeout": "-1s" }), None)]
-#[case::no_timeout(json!({}), Some(DEFAULT_TIMEOUT))]
-#[case::a_number(json!({ "timeout": 600 }), None)]
-#[case::an_unknown_field(json!({ "timeuot": "10m" }), None)]
-#[case::no_object(json!("10m"), None)]
-fn the_setting_is_an_object_with_a_timeout(
-    #[case] value: serde_json::Value,
-    #[case] expected: Option<Duration>,
-) {
-    assert_eq!(parse_drain(&value).ok(), expected);
-}
-
-#[test]
-fn an_unreadable_setting_is_the_default_with_a_message() {
-    let mut messages = Vec::new();
-    assert_eq!(read_drain(&json!({ "timeout": "soon" }), None, &mut messages), DEFAULT_TIMEOUT);
-    let annotations = BTreeMap::from([(DRAIN.to_owned(), "{".to_owned())]);
-    assert_eq!(read_drain(&serde_json::Value::Null, Some(&annotations), &mut messages), DEFAULT_TIMEOUT);
-    assert_eq!(messages.len(), 2);
-    assert!(messages[0].starts_with("drain: ") && messages[1].starts_with("annotation vmpool.dev/drain: "));
-    let annotations = BTreeMap::from([(DRAIN.to_owned(), json!({ "timeout": "1m" }).to_string())]);
-    assert_eq!(
-        read_drain(&serde_json::Value::Null, Some(&annotations), &mut messages),
-        Duration::from_mins(1)
-    );
 }
