@@ -139,6 +139,9 @@ pub struct VirtualMachinePoolStatus {
     /// Name of the current revision: that of the template, or the one that spec.rollout.revision names. A machine has it as a label when the revision is in effect.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "desiredTemplateHash")]
     pub desired_template_hash: Option<String>,
+    /// The number of machines that drain: their guests finish their work before the controller deletes or restarts the machines. Absent if it is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "drainingReplicas")]
+    pub draining_replicas: Option<i32>,
     /// The number behind the name of the next machine. A new leader goes on from it, so that the name of a former machine does not return.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "nextMachineNumber")]
     pub next_machine_number: Option<i64>,

@@ -6,6 +6,7 @@ mod process;
 mod server;
 mod store;
 
+pub(crate) use controller::record_of;
 pub(crate) use process::{ApiServerProcess, TestResponse, front_proxy, request_as_alice, results_of};
 pub(crate) use server::{FaultyApiServer, RequestFault};
 pub(crate) use store::FaultyServerStore;

@@ -136,6 +136,8 @@ pub(super) struct DvpPoolStatus {
     #[serde(deserialize_with = "lenient_value")]
     pub(super) restart_pending_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
+    pub(super) draining_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) next_machine_number: Option<u64>,
     #[serde(deserialize_with = "lenient_value")]
     pub(super) desired_template_hash: Option<String>,

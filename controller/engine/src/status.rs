@@ -67,6 +67,7 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
         available: counts.available,
         updated: counts.updated,
         restart_pending: counts.restart_pending,
+        draining: counts.draining,
         next_number: (pool.naming == Naming::Random).then(|| observed.settled_numbers()),
         healed: observed.memory.healed_machines(),
         revision: pool.revision.id.clone(),

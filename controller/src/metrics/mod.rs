@@ -10,6 +10,7 @@
 mod api;
 mod autoscalers;
 mod disks;
+mod drains;
 mod followed;
 mod images;
 mod kubevirt_names;
@@ -54,6 +55,7 @@ pub(crate) use types::TypeMetrics;
 pub(crate) use wrappers::{ShownWrappers, WrapperMetrics};
 pub use writes::WriteMetrics;
 
+use drains::DrainMetrics;
 use labels::{LeadershipLabels, LedgerLabels, WatchLabels};
 use live::LiveGauges;
 use platforms::PlatformGauges;
@@ -72,6 +74,8 @@ pub struct ControllerMetrics {
     pub(crate) writes: WriteMetrics,
     /// Deletions of machines.
     pub(crate) removals: RemovalMetrics,
+    /// Drains of machines.
+    pub(crate) drains: DrainMetrics,
     /// Retained disks.
     pub(crate) disks: DiskMetrics,
     /// Disk images.
@@ -135,6 +139,7 @@ impl ControllerMetrics {
             api: ApiMetrics::new(registry, env),
             writes: WriteMetrics::new(registry),
             removals: RemovalMetrics::new(registry),
+            drains: DrainMetrics::new(registry),
             disks: DiskMetrics::new(registry),
             images: ImageMetrics::new(registry),
             wrappers: WrapperMetrics::new(registry),

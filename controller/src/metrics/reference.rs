@@ -40,6 +40,7 @@ const SECTIONS: &[Section] = &[
     ("Pools and machines", &["vmpool_pools", "vmpool_members", "vmpool_pool_"]),
     ("KubeVirt pools under KubeVirt's names", &["kubevirt_vmpool_"]),
     ("Removal", &["vmpool_deletions_", "vmpool_removal_"]),
+    ("Draining", &["vmpool_drain_"]),
     ("Retained disks", &["vmpool_disk"]),
     ("Disk images", &["vmpool_vmdi_", "vmpool_wrapper_"]),
     ("Instance types", &["vmpool_instancetype_"]),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tracing::Instrument;
 use vmpool_engine::failure::PoolFailure;
-use vmpool_engine::plan::{ExpiredDrain, PoolSnapshot};
+use vmpool_engine::plan::{FinishedDrain, PoolSnapshot};
 use vmpool_engine::scale_up::provisioning::count_provisioning;
 use vmpool_engine::status::{
     Availability, find_delaying_limit, find_detached_disks, first_start_problem, measure_distance,
@@ -99,7 +99,7 @@ async fn run_pool_pass<P: Platform>(
         context.pool_counts.record(&PoolKey::of(&pool.facts), facts);
         return Ended { result: PassResult::Gone, again: plan.requeue_after };
     }
-    let Plan { actions, requeue_after, blockers, wants, failure, awaited, expired_drains } = plan;
+    let Plan { actions, requeue_after, blockers, wants, failure, awaited, finished_drains } = plan;
     for blocker in &blockers {
         tracing::debug!(%blocker, "blocked");
     }
@@ -110,7 +110,8 @@ async fn run_pool_pass<P: Platform>(
     let acted = !actions.is_empty();
     let mut applied = apply_plan(context, &pool, &snapshot, &actions, templates, &mut state.memory).await;
     applied.events.extend(events);
-    applied.events.extend(expired_drains.iter().map(expired_drain_event));
+    context.metrics.drains.finished(&finished_drains);
+    applied.events.extend(finished_drains.iter().filter_map(expired_drain_event));
     if let Some(revisions) = &mut state.revisions {
         let uptime = context.leader.env.uptime();
         applied.revisions.drain(..).for_each(|change| revisions.record(change, uptime));
@@ -220,14 +221,17 @@ async fn publish_pass_result<P: Platform>(
     unwritten.into_iter().chain(overdue).chain(availability.first_end).min()
 }
 
-/// The event about a machine whose step follows although hooks are not released.
-fn expired_drain_event(drain: &ExpiredDrain) -> PoolEvent {
+/// The event about a machine whose step follows although hooks are not released; `None` if all are.
+fn expired_drain_event(drain: &FinishedDrain) -> Option<PoolEvent> {
+    if drain.hooks.is_empty() {
+        return None;
+    }
     let note = format!(
         "machine {} leaves or restarts, because the deadline of its drain has passed: not released are {}",
         drain.machine,
         drain.hooks.join(", ")
     );
-    PoolEvent { reason: EventReason::DrainDeadlinePassed, name: drain.machine.to_string(), note }
+    Some(PoolEvent { reason: EventReason::DrainDeadlinePassed, name: drain.machine.to_string(), note })
 }
 
 /// The failure that the conditions report. A plan that creates nothing because machines do not stay in the

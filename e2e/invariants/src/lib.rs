@@ -21,6 +21,7 @@
 //! | I16 a machine is created only while fewer machines provision than the limit allows | [`provisioning`] | history |
 
 pub mod disk_collection;
+pub mod draining;
 pub mod finalizers;
 pub mod foreign_objects;
 pub mod image_references;
@@ -67,6 +68,7 @@ pub fn check_history(
 ) -> Vec<Violation> {
     let mut found = removal::check_machine_removals(history, actions);
     found.extend(protection::check_protection(history, actions));
+    found.extend(draining::check_draining(history, actions));
     found.extend(machine_count::check_machine_count(history, actions));
     found.extend(provisioning::check_provisioning(history, actions));
     found.extend(targeted_removal::check_targeted_removals(history, actions));

@@ -68,7 +68,7 @@ fn is_removed_by_count(
 
 /// Whether the change restarts a running machine: its spec in effect changes although it restarts by itself,
 /// or a stop is requested.
-fn restarts(former: &JsonObject, now: &JsonObject) -> bool {
+pub(super) fn restarts(former: &JsonObject, now: &JsonObject) -> bool {
     if former.is_kubevirt() {
         let stops = |machine: &JsonObject| {
             let requests = machine.at("/status/stateChangeRequests").as_array();

@@ -280,6 +280,7 @@ impl Variant {
         add(self.gate && self.standalone && self.people, CLUSTER, "vmpool-cluster-instancetypes");
         let policy = &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
         add(self.gate, policy, "vmpool-claims");
+        add(self.gate, policy, "vmpool-drains");
         add(self.gate && self.kubevirt, policy, "vmpool-webhook-dry-run");
         add(self.gate && self.kubevirt, policy, "vmpool-copies");
         add(self.images, policy, "vmpool-clone-permissions");

@@ -255,6 +255,9 @@ pub struct VirtualMachinePoolStatus {
     /// Name of the ControllerRevision with the current template.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "currentRevision")]
     pub current_revision: Option<String>,
+    /// Number of machines that drain: their guests finish their work before the controller deletes or restarts the machines. Absent if it is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "drainingReplicas")]
+    pub draining_replicas: Option<i32>,
     /// How many machines autohealing has replaced since the pool was created.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "healedReplicas")]
     pub healed_replicas: Option<i64>,

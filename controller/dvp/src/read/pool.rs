@@ -222,6 +222,7 @@ fn published_status(status: &DvpPoolStatus, pool: &ObjectId) -> PublishedStatus 
             available: status.ready_replicas?,
             updated: status.updated_replicas?,
             restart_pending: status.restart_pending_replicas?,
+            draining: status.draining_replicas.unwrap_or_default(),
             next_number: status.next_machine_number,
             healed: 0,
             revision: RevisionId::from(status.desired_template_hash.as_deref()?),

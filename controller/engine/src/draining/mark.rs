@@ -86,7 +86,7 @@ impl DrainMark {
 
     /// Whether no controller wrote it: it began further in the future than two clocks may differ. Its deadline
     /// would move with the time, so the controller writes another mark.
-    pub(super) fn is_forged(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_forged(&self, now: Timestamp) -> bool {
         self.since > time_after(now, CLOCK_SKEW)
     }
 }

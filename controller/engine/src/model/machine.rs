@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::draining::{DrainMark, Draining};
+use crate::draining::{DrainMark, DrainReason, Draining};
 use crate::ids::{ObjectId, Uid};
 use crate::membership::owner::Owner;
 use crate::protection::Protection;
@@ -299,14 +299,33 @@ impl Machine {
         self.draining.as_ref()?.mark.as_ref()
     }
 
-    /// Whether its guest runs and a hook holds up its deletion and its restart: its drain has not begun, or
+    /// Whether its guest runs, or has run, and a hook holds up its deletion and its restart: its drain has not begun, or
     /// waits. `timeout` is the setting of its pool.
     pub fn must_drain(&self, now: Timestamp, timeout: Duration) -> bool {
         let holds = |draining: &Draining| {
             !draining.hooks.is_empty()
                 && (draining.mark.is_none() || draining.waiting_mark(now, timeout).is_some())
         };
-        self.runs() && !timeout.is_zero() && self.draining.as_deref().is_some_and(holds)
+        let has_work = !self.is_off() && (self.runs() || self.been_ready);
+        has_work && !timeout.is_zero() && self.draining.as_deref().is_some_and(holds)
+    }
+
+    /// Whether the controller may write this mark now. Another mark stays, because the owners of hooks may
+    /// have read its id. An accepted removal drains its target although it became protected.
+    pub fn may_begin_drain(&self, mark: &DrainMark, now: Timestamp) -> bool {
+        let Some(draining) = self.draining.as_deref() else { return false };
+        let is_protected = self.is_protected(now) && mark.reason != DrainReason::TargetedRemoval;
+        !self.terminating
+            && !is_protected
+            && !draining.hooks.is_empty()
+            && draining.mark.as_ref().is_none_or(|mark| mark.is_forged(now))
+    }
+
+    /// Whether the controller may remove the mark, so that clients can use the machine again. If the owner of
+    /// a hook has released the machine meanwhile, its agent may have stopped.
+    pub fn may_end_drain(&self, now: Timestamp) -> bool {
+        let Some(draining) = self.draining.as_deref() else { return false };
+        draining.mark.is_some() && (self.is_protected(now) || !draining.is_released_by_owner())
     }
 
     /// Whether a user has stopped it, so that it needs nothing until it is started, and its deletion stops no

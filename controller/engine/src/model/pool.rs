@@ -625,6 +625,8 @@ pub struct StatusSummary {
     pub updated: usize,
     /// Live machines with the current revision that need a restart.
     pub restart_pending: usize,
+    /// Live machines that drain.
+    pub draining: usize,
     /// The machine number from which a new leader goes on; `None` if the platform names machines by ordinals,
     /// or if the definition of pools does not keep it.
     pub next_number: Option<u64>,

@@ -39,12 +39,14 @@ pub use crate::healing::start_failures::StartFailures;
 pub use crate::rollout::attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
 pub use crate::rollout::overridden::{FieldPaths, OverriddenFields};
 pub use crate::rollout::requested_restarts::RequestedRestarts;
-pub use action::{ApplyStage, DeleteReason, DiskDeleteReason, Disruption, PoolAction, WantedWrites};
+pub use action::{
+    ApplyStage, DeleteReason, DiskDeleteReason, Disruption, PoolAction, SurplusRule, WantedWrites,
+};
 pub use blocker::{Blocker, LimitedProvisioning, ProtectedStep, ProvisioningScope};
 pub use observed::{
     COLLECTION_GRACE, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot, START_TIMEOUT, mark_superseded,
 };
-pub use result::{ExpiredDrain, Plan};
+pub use result::{FinishedDrain, Plan};
 
 /// Decides what to write. If the pool has converged, the plan is empty.
 ///

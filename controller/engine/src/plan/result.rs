@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::action::{ApplyStage, DeleteReason, PoolAction, WantedWrites};
 use super::blocker::Blocker;
 use super::observed::ObservedPool;
+use crate::draining::DrainReason;
 use crate::failure::{FailureReason, PoolFailure};
 use crate::ids::Uid;
 
@@ -25,17 +26,19 @@ pub struct Plan {
     /// Disks that are neither free nor in use yet, for example a disk that a deleted machine still mounts.
     /// [`PassMemory::await_disks`](crate::PassMemory::await_disks) records since when.
     pub awaited: Vec<Arc<str>>,
-    /// The machines whose drains reached their deadlines.
-    pub expired_drains: Vec<ExpiredDrain>,
+    /// The drained machines whose steps the plan contains.
+    pub finished_drains: Vec<FinishedDrain>,
 }
 
-/// A machine whose step follows although hooks are not released, because the deadline of its drain has passed.
+/// The drain of a machine whose step follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExpiredDrain {
+pub struct FinishedDrain {
     /// The machine.
     pub machine: Arc<str>,
-    /// The hooks that are not released.
+    /// The hooks that are not released, because the deadline has passed. Otherwise empty.
     pub hooks: Vec<Arc<str>>,
+    /// How long the machine drained.
+    pub lasted: Duration,
 }
 
 /// Which part of the necessary repairs a plan contains.
@@ -93,13 +96,16 @@ impl Plan {
         })
     }
 
-    /// Whether the plan deletes surplus machines. If so, the controller must first list the machines live,
+    /// Whether the plan deletes surplus machines, or begins to drain them. If so, the controller must first list the machines live,
     /// call [`PoolSnapshot::count_live`](super::PoolSnapshot::count_live) and plan again. Otherwise a machine
     /// that another client has just deleted, and that the snapshot still shows, would count as one that
     /// stays.
     pub fn deletes_surplus(&self) -> bool {
         let mut actions = self.actions.iter();
-        actions.any(|action| matches!(action, PoolAction::Delete { reason: DeleteReason::Surplus, .. }))
+        actions.any(|action| {
+            matches!(action, PoolAction::Delete { reason: DeleteReason::Surplus { .. }, .. })
+                || action.begins_drain_for(DrainReason::ScaleDown)
+        })
     }
 
     /// Whether the plan stores the current revision, which fixes what its template refers to.
@@ -113,7 +119,8 @@ impl Plan {
     pub fn withhold_template(&mut self, keeps_copies: bool) {
         self.actions.retain(|action| {
             !(matches!(action, PoolAction::Create { .. } | PoolAction::Update { .. })
-                || action.is_recreation())
+                || action.is_recreation()
+                || action.begins_drain_for(DrainReason::Rollout))
                 && (keeps_copies || !matches!(action, PoolAction::StoreRevision { .. }))
         });
     }

@@ -57,6 +57,16 @@ proptest! {
         run(naming, desired, 0, std::iter::once(SimulationStep::Limit(limit)).chain(steps)).map_err(TestCaseError::fail)?;
     }
 
+    /// I19. Owners of hooks are slow, exit, set hooks again, and release with the ids of earlier drains.
+    #[test]
+    fn pools_with_hooks_keep_the_invariants_and_converge(
+        naming in prop::sample::select(&[Naming::Random, Naming::Ordinal][..]),
+        desired in 0usize..9,
+        numbers in prop::collection::vec(any::<u32>(), 0..300),
+    ) {
+        run(naming, desired, 0, numbers.into_iter().map(SimulationStep::from_number_with_hooks)).map_err(TestCaseError::fail)?;
+    }
+
     #[test]
     fn an_explicit_pool_loses_only_targets(
         desired in 1usize..9,

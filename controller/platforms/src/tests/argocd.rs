@@ -34,6 +34,7 @@ fn pool<P: Platform>(conditions: Vec<StatusCondition>, observed: i64) -> Value {
         available: 1,
         updated: 1,
         restart_pending: 0,
+        draining: 0,
         next_number: None,
         healed: 0,
         revision: "r".into(),

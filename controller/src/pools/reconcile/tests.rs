@@ -3,6 +3,7 @@
 mod adoption;
 mod deadline;
 mod disks;
+mod draining;
 mod failures;
 mod kubevirt;
 mod leaders;
