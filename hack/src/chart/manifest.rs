@@ -25,11 +25,16 @@ pub(super) struct StoredManifest {
 pub(super) const MANIFESTS: [StoredManifest; 2] = [
     StoredManifest {
         file: "e2e/manifests/chart.yaml",
-        values: &["apiserver.platformGroup=true", "platforms.kubevirt.enabled=true"],
+        values: &[
+            "image.registry=vmpool.local",
+            "apiserver.platformGroup=true",
+            "platforms.kubevirt.enabled=true",
+        ],
     },
     StoredManifest {
         file: "e2e/manifests/chart-all.yaml",
         values: &[
+            "image.registry=vmpool.local",
             "apiserver.platformGroup=true",
             "platforms.kubevirt.enabled=true",
             "featureGates.DiskImages=true",

@@ -151,6 +151,11 @@ fn a_correct_chart_has_no_violations() {
 )]
 #[case::a_crd_that_is_deleted_with_the_release("helm.sh/resource-policy: keep", "a: b", "would be deleted")]
 #[case::root("runAsNonRoot: true", "runAsNonRoot: false", "may run as root")]
+#[case::a_fixed_user(
+    "{runAsNonRoot: true,",
+    "{runAsUser: 65532, runAsNonRoot: true,",
+    "has a fixed runAsUser, which OpenShift refuses"
+)]
 #[case::a_writable_root(
     "readOnlyRootFilesystem: true",
     "readOnlyRootFilesystem: false",
@@ -422,6 +427,17 @@ fn a_schema_that_accepts_unknown_fields_is_reported() {
         r#"{"properties": {"a": {"type": "object", "additionalProperties": false}, "b": {"type": "object"}}}"#,
     );
     assert_eq!(found.unwrap(), [r#"values.schema.json accepts unknown fields at "/properties/b""#]);
+}
+
+#[test]
+fn the_schema_has_the_feature_gates_of_the_programs() {
+    let source = "    Self::A => \"A\",\n    Self::B => \"B\",\n    Self::Alpha => \"ALPHA\",\n";
+    let schema =
+        |names: &str| format!(r#"{{"properties": {{"featureGates": {{"properties": {{{names}}}}}}}}}"#);
+    let all = schema(r#""AllAlpha": {}, "AllBeta": {}, "A": {}, "B": {}"#);
+    assert!(schema::feature_gate_violations(&all, source).unwrap().is_empty());
+    let found = schema::feature_gate_violations(&schema(r#""AllAlpha": {}, "A": {}"#), source).unwrap();
+    assert!(found[0].contains("has the feature gates {\"A\", \"AllAlpha\"}, and the programs"), "{found:?}");
 }
 
 /// The pod of `helm test`, as a chart without its hook would have it.
