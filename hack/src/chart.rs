@@ -21,6 +21,7 @@ use anyhow::{Context, Result, bail};
 use serde_yaml_ng::Value;
 
 use self::cases::ValueCase;
+pub(crate) use self::manifest::{INSTALL_MANIFEST, INSTALL_REGISTRY};
 use self::variants::{PROGRAMS, Variant};
 use crate::workspace::{Workspace, built_program_path, command_output, rust_files};
 
@@ -175,7 +176,8 @@ pub(crate) fn check_chart(workspace: &Workspace) -> Result<()> {
     bail!("the chart violates {} rules", found.len())
 }
 
-/// Stores the manifests that the demo and the playground install. Needs helm, built.
+/// Stores the rendered manifests: those that the demo and the playground install, and that of an installation
+/// without Helm. Needs helm, built.
 ///
 /// # Errors
 /// When the chart does not render, or a file cannot be written.

@@ -1,6 +1,6 @@
 use rstest::rstest;
 
-use super::manifest::manifest_text;
+use super::manifest::{install_manifest_text, manifest_text};
 use super::objects::parse_rendered_chart;
 use super::rules::{unknown_flags, variant_violations};
 use super::schema;
@@ -478,6 +478,11 @@ fn the_pod_of_the_test_and_what_it_needs_are_hooks_of_the_same_events() {
     assert!(found.contains("needs ServiceAccount/vmpool-doctor"), "{found}");
     let found = broken(&sound.replace("matchLabels: {app: doctor}", "matchLabels: {app: other}")).join("\n");
     assert!(found.contains("is selected by 0 network policies"), "{found}");
+    // Only helm runs hooks.
+    let install = |text: &str| install_manifest_text(&parse_rendered_chart(text).unwrap()).unwrap();
+    let whole = install(&sound);
+    assert!(whole.contains("kind: Namespace") && whole.contains("kind: Service\n"), "{whole}");
+    assert!(!whole.contains("kind: Pod\n"), "{whole}");
     // The demo creates no hooks.
     let of = |text: &str| manifest_text(&parse_rendered_chart(text).unwrap()).unwrap();
     assert_eq!(of(&sound), of(SOUND));
