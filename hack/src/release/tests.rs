@@ -43,8 +43,11 @@ fn two_archives_of_the_chart_have_the_same_bytes_and_its_files() {
     fs::write(&file, first).unwrap();
     let listed = Command::new("tar").arg("-tzf").arg(&file).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
-    let files: Vec<&str> = listed.lines().filter(|line| !line.ends_with('/')).collect();
-    assert_eq!(files, ["vmpool/.helmignore", "vmpool/Chart.yaml", "vmpool/templates/a.yaml"]);
+    let files: Vec<&str> = listed.lines().collect();
+    assert_eq!(
+        files,
+        ["vmpool", "vmpool/.helmignore", "vmpool/Chart.yaml", "vmpool/templates", "vmpool/templates/a.yaml"]
+    );
 }
 
 #[test]
