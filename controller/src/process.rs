@@ -2,6 +2,7 @@
 //! uninstallation.
 
 pub mod options;
+pub(crate) mod permitted;
 pub(crate) mod platforms;
 pub(crate) mod run;
 pub(crate) mod uninstall;

@@ -23,6 +23,7 @@ pub enum KubevirtConditions {
 
 /// Settings of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent flags: any of them may come with any other")]
 pub struct ControllerSettings {
     /// Maximum number of passes in parallel, each for another pool.
     pub workers: usize,
@@ -54,12 +55,17 @@ pub struct ControllerSettings {
     pub kubevirt_metrics: bool,
     /// Whether KubeVirt pools have the conditions in the meaning of kstatus.
     pub kubevirt_conditions: KubevirtConditions,
+    /// Whether the controller leaves out a platform whose pools its account may not list. Otherwise it waits
+    /// for the rights, and is not ready.
+    pub skips_forbidden_platforms: bool,
     /// What happens to single machines that name an instance type or a preference; `None` if another
     /// controller decides that.
     pub copies: Option<CopyPolicy>,
     /// Whether instance types and preferences keep a finalizer until all machines and pools that name them
     /// have copies.
     pub protects_types: bool,
+    /// Whether autoscalers are reconciled.
+    pub autoscales: bool,
 }
 
 impl ControllerSettings {
@@ -100,8 +106,10 @@ impl Default for ControllerSettings {
             max_pool_series: 1000,
             kubevirt_metrics: false,
             kubevirt_conditions: KubevirtConditions::Auto,
+            skips_forbidden_platforms: false,
             copies: None,
             protects_types: true,
+            autoscales: false,
         }
     }
 }

@@ -98,6 +98,7 @@ const REFUSED: &[&str] = &[
     // Two programs at one port of a node.
     "webhook.hostNetwork=true,apiserver.hostNetwork=true",
     "controller.hostNetwork=true,webhook.hostNetwork=true",
+    "featureGates.VirtualMachinePool=false,featureGates.PoolAutoscaler=true",
 ];
 
 /// What installs the chart without images to pull.

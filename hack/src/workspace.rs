@@ -70,6 +70,11 @@ impl Workspace {
         self.target.join("dashboard")
     }
 
+    /// The folder of the documentation as a site.
+    pub(crate) fn site(&self) -> PathBuf {
+        self.target.join("site")
+    }
+
     /// The folder of mutation builds.
     pub(crate) fn mutations(&self) -> PathBuf {
         self.target.join("mutations")

@@ -134,19 +134,23 @@ system:serviceaccount:{{ .root.Release.Namespace }}:{{ include "vmpool.account" 
 true
 {{- end -}}
 {{- end }}
-{{/* "true" if the platform is enabled. Takes a dict of root and platform. */}}
+{{/*
+"true" if the chart contains what the platform needs: its value is `true`, or it is `auto`, and the controller or Helm finds the platform.
+Takes a dict of root and platform.
+*/}}
 {{- define "vmpool.platform" -}}
 {{- $enabled := toString (get .root.Values.platforms .platform).enabled -}}
-{{- if or .root.Values.platforms.auto (eq $enabled "true") (and (eq $enabled "auto") (include "vmpool.isServed" .)) -}}
+{{- if or (eq $enabled "true") (and (eq $enabled "auto") (or .root.Values.platforms.auto (include "vmpool.isServed" .))) -}}
 true
 {{- end -}}
 {{- end }}
 {{/*
-"true" if the platform's objects belong into the cluster now: its definition of pools, and its API group. With `platforms.auto`, the
-cluster may not have the platform yet, or never.
+"true" if the platform's objects belong into the cluster now: its definition of pools, and its API group. With `auto`, the cluster may not
+have the platform yet, or never. Takes a dict of root and platform.
 */}}
 {{- define "vmpool.isPresent" -}}
-{{- if and (include "vmpool.platform" .) (or (not .root.Values.platforms.auto) (include "vmpool.isServed" .)) -}}
+{{- $enabled := toString (get .root.Values.platforms .platform).enabled -}}
+{{- if or (eq $enabled "true") (and (eq $enabled "auto") (include "vmpool.isServed" .)) -}}
 true
 {{- end -}}
 {{- end }}
@@ -213,9 +217,23 @@ true
 {{- end -}}
 {{- end }}
 
-{{/* The enabled platforms, with commas. Fails if there is none, except that without the feature gate no platform is needed. */}}
+{{/* "true" if autoscalers of pools are enabled. Fails without pools. */}}
+{{- define "vmpool.autoscalers" -}}
+{{- if .Values.featureGates.PoolAutoscaler -}}
+{{- if not .Values.featureGates.VirtualMachinePool -}}
+{{- fail "featureGates.PoolAutoscaler requires featureGates.VirtualMachinePool" -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end }}
+
+{{/*
+The platforms that the controller reconciles, with commas; `auto` if it finds them itself. Fails if there is none, except that without the
+feature gate no platform is needed.
+*/}}
 {{- define "vmpool.platforms" -}}
-{{- if .Values.platforms.auto -}}
+{{- $values := .Values.platforms -}}
+{{- if and $values.auto (eq (toString $values.dvp.enabled) "auto") (eq (toString $values.kubevirt.enabled) "auto") -}}
 auto
 {{- else -}}
 {{- $platforms := list -}}
@@ -225,7 +243,7 @@ auto
 {{- $platforms = list "dvp" -}}
 {{- end -}}
 {{- if not $platforms -}}
-{{- fail "no platform is enabled: set platforms.dvp.enabled or platforms.kubevirt.enabled to true. With auto, the cluster must serve the platform's VirtualMachine" -}}
+{{- fail "no platform is enabled: set platforms.auto, platforms.dvp.enabled or platforms.kubevirt.enabled to true. If a platform is auto without platforms.auto, the cluster must serve its VirtualMachine" -}}
 {{- end -}}
 {{- join "," $platforms -}}
 {{- end -}}

@@ -63,14 +63,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         format!("annotation {}: {name} is no setting, so it has no effect", annotations::NAME_GENERATION)
     }));
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
-    let text = object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::SCALE_IN_TARGETS));
-    let record = RemovalRecord::parse(text.map(String::as_str).unwrap_or_default()).unwrap_or_else(|error| {
-        validation_errors.push(limits::shorten_message(format!(
-            "annotation {}: {error}, so no machine is created or removed until it is corrected",
-            annotations::SCALE_IN_TARGETS
-        )));
-        RemovalRecord::default()
-    });
+    let record = read_removal_record(object, &mut validation_errors);
     validation_errors.extend(hold_error(&object.metadata, annotations::MACHINES_OF, &id));
     let removed = annotations_of_pool.and_then(|map| map.get(annotations::REMOVED_MACHINES));
     let PoolSettings {
@@ -151,6 +144,18 @@ fn rollout_policy(update: UpdateMode, budget: DisruptionBudget) -> RolloutPolicy
     rollout
 }
 
+/// The removal record. While it cannot be read, the pool is invalid.
+fn read_removal_record(object: &KubeVirtPoolObject, validation_errors: &mut Vec<String>) -> RemovalRecord {
+    let text = object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::SCALE_IN_TARGETS));
+    RemovalRecord::parse(text.map(String::as_str).unwrap_or_default()).unwrap_or_else(|error| {
+        validation_errors.push(limits::shorten_message(format!(
+            "annotation {}: {error}, so no machine is created or removed until it is corrected",
+            annotations::SCALE_IN_TARGETS
+        )));
+        RemovalRecord::default()
+    })
+}
+
 /// The order and the selection of a policy. A selection that cannot be read selects no machine.
 fn order_and_selection(policy: MachineSelection) -> (ScaleDownPolicy, MachineFilter) {
     let order = match policy.order {
@@ -167,154 +172,6 @@ fn order_and_selection(policy: MachineSelection) -> (ScaleDownPolicy, MachineFil
         MachineSelector::Matching { labels, nodes } => {
             (order, MachineFilter { labels: labels.to_engine(), nodes: nodes.to_engine() })
         }
-    }
-}
-
-/// A machine.
-pub(super) fn read_machine(object: &KubeVirtMachineObject) -> Machine {
-    static RECENT: InternTable<Selectable> = InternTable::new();
-    static REFERENCES: InternTable<MachineReferences> = InternTable::new();
-    let facts = read::read_machine_facts(object);
-    let MachineFacts { id, created, terminating, owner, labels, inner_labels, node_selector, .. } = &facts;
-    let FinalizerSummary { position, dependents_first, .. } = facts.finalizers;
-    let kept = |labels: &Option<super::labels::CachedLabels>| labels.as_deref().cloned();
-    let selectable = Selectable {
-        labels: kept(labels),
-        instance_labels: kept(inner_labels),
-        node_selector: kept(node_selector),
-    };
-    let protection = Protection::read(object.metadata.annotations.as_ref());
-    let is_marked = protection.as_ref().is_some_and(|known| known.restarting.is_some());
-    let activity = machine_activity(&facts, is_marked);
-    let is_released = owner.is_none() && position.is_some();
-    let former_pool = facts.revision.as_deref().filter(|_| is_released).and_then(|name| {
-        Some(intern_text(revision::pool_name_of_revision(name, id.name.rsplit_once('-')?.0)?))
-    });
-    Machine {
-        created: *created,
-        terminating: *terminating,
-        owner: owner.clone(),
-        pool_label: former_pool,
-        revision: facts.revision.clone().map(Into::into),
-        written: written_revision(&facts),
-        storage_revision: facts.storage_revision.clone().map(Into::into),
-        evaluated: true,
-        activity,
-        restart_pending: facts.restart_required,
-        stop_requested: facts.state_change_requested,
-        restartable: facts.run_strategy.is_some_and(restart::is_restart_possible),
-        devices_ready: true,
-        has_finalizer: position.is_some(),
-        discards_storage: facts.terminating && dependents_first,
-        awaits_dependents_since: facts.deleted.filter(|_| dependents_first && facts.finalizers.count == 1),
-        selectable: RECENT.get(&selectable, || Arc::new(selectable.clone())),
-        problem: not_ready_problem(&facts, activity),
-        waits_for_storage: facts.printable_status.is_some_and(PrintableStatus::waits_for_storage)
-            && !matches!(facts.readiness, Readiness::Ready),
-        start_health: start_health(&facts),
-        volumes: object.storage.volumes.clone(),
-        references: REFERENCES.get(&object.references, || Arc::new(object.references.clone())),
-        protection,
-        draining: Draining::read(object.metadata.annotations.as_ref()),
-        ..Machine::blank(id.clone())
-    }
-}
-
-/// The revision whose template the spec has: the label inside the spec, which KubeVirt copies to the
-/// instance. A client that replaces the spec, such as the restore of a snapshot, replaces this label and not
-/// the label of the machine. Without one of the two labels, it is unknown.
-fn written_revision(facts: &MachineFacts) -> Option<RevisionId> {
-    let outer = facts.revision.clone()?;
-    match &facts.inner_labels {
-        Some(labels) => labels.get(REVISION_LABEL).map(|inner| intern_text(limits::clip_name(inner)).into()),
-        // Labels that are too large to be kept.
-        None => Some(outer.into()),
-    }
-}
-
-fn machine_activity(facts: &MachineFacts, is_marked: bool) -> MachineActivity {
-    let waits = match facts.run_strategy {
-        // KubeVirt reports `Stopped` also between two instances.
-        Some(strategy) if facts.state_change_requested || strategy.restarts() && is_marked => {
-            strategy == RunStrategy::WaitAsReceiver
-        }
-        // A machine whose guest has ended starts only when a user requests it.
-        Some(RunStrategy::Manual | RunStrategy::RerunOnFailure | RunStrategy::Once) => {
-            facts.printable_status == Some(PrintableStatus::Stopped)
-        }
-        // It starts only when another cluster migrates a guest to it.
-        Some(RunStrategy::WaitAsReceiver) => true,
-        _ => false,
-    };
-    match facts.readiness {
-        Readiness::Ready => MachineActivity::Running,
-        _ if facts.is_halted() || waits => MachineActivity::Stopped,
-        _ => MachineActivity::NotRunning,
-    }
-}
-
-/// Why a machine is not ready and does not become ready by itself.
-fn not_ready_problem(facts: &MachineFacts, activity: MachineActivity) -> Option<Arc<str>> {
-    if matches!(facts.readiness, Readiness::Ready) {
-        return None;
-    }
-    let stopped = || {
-        let is_stopped = activity == MachineActivity::Stopped && !facts.state_change_requested;
-        let states = [PrintableStatus::Stopped, PrintableStatus::WaitingForReceiver];
-        let has_stopped = facts.printable_status.is_some_and(|state| states.contains(&state));
-        facts.run_strategy.filter(|_| is_stopped && has_stopped).and_then(stop_problem).map(intern_text)
-    };
-    facts.problem.clone().or_else(stopped)
-}
-
-/// Why KubeVirt does not start a stopped machine with this run strategy; `None` if it does.
-fn stop_problem(strategy: RunStrategy) -> Option<&'static str> {
-    match strategy {
-        RunStrategy::Always => None,
-        RunStrategy::Halted => Some(
-            "it is stopped, and its runStrategy Halted keeps it off: set another runStrategy to start it",
-        ),
-        RunStrategy::Manual => Some(
-            "it is stopped, and with its runStrategy Manual only a user starts it: start it, or delete the machine",
-        ),
-        RunStrategy::RerunOnFailure => Some(
-            "its guest was shut down, and with its runStrategy RerunOnFailure KubeVirt does not start it again: start \
-             it, or delete the machine",
-        ),
-        RunStrategy::Once => Some(
-            "its guest has ended, and with its runStrategy Once KubeVirt does not start it again: delete the machine",
-        ),
-        RunStrategy::WaitAsReceiver => Some(
-            "with its runStrategy WaitAsReceiver it starts only when another cluster migrates a guest to it",
-        ),
-    }
-}
-
-fn start_health(facts: &MachineFacts) -> StartHealth {
-    let failing = facts.printable_status.is_some_and(PrintableStatus::is_start_failure);
-    let (not_ready, since) = match facts.readiness {
-        Readiness::NotReady { since } => (true, since),
-        Readiness::Ready | Readiness::Unknown => (false, None),
-    };
-    StartHealth {
-        failed_starts: u32::try_from(facts.start_failures).unwrap_or(u32::MAX),
-        failing: failing && not_ready,
-        not_ready,
-        not_ready_since: since,
-    }
-}
-
-/// An instance.
-pub(super) fn read_instance(object: &InstanceObject) -> Instance {
-    let facts = read::read_instance_facts(object);
-    Instance {
-        ready: facts.is_available(),
-        machine: facts.machine,
-        terminating: facts.terminating,
-        revision: facts.revision.map(Into::into),
-        live: facts.live,
-        pending_update: facts.pending_update,
-        id: facts.id,
     }
 }
 

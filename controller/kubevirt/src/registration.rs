@@ -13,8 +13,8 @@ use super::removal::{EXPANSION, REFERENCE, VMPOOL};
 
 impl RegisteredPlatform for KubeVirt {
     const PRODUCT: &'static str = "KubeVirt";
-    const RECONCILED: &'static str = "KubeVirt: pools of pool.kubevirt.io. Experimental: the pool loop of KubeVirt's own \
-                                      controller must be off";
+    const RECONCILED: &'static str =
+        "KubeVirt: pools of pool.kubevirt.io, while the pool loop of KubeVirt's own controller is off";
     const REMOVAL_APIS: &'static [RemovalApi] = &[VMPOOL];
     const EXPANSION_APIS: &'static [ExpansionApi] = &[EXPANSION];
     const REFERENCE_APIS: Option<ReferenceApis> = Some(REFERENCE);

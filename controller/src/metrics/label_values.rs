@@ -18,6 +18,8 @@ words!(
     pub(crate) PlatformState {
         /// The cluster lacks a CustomResourceDefinition of the platform.
         Waiting => "waiting",
+        /// The account of the controller may not list the pools, so the leader does not reconcile them.
+        Forbidden => "forbidden",
         /// Another controller may reconcile the pools, so this one reconciles none.
         Blocked => "blocked",
         /// The leader reconciles the pools.
@@ -182,6 +184,12 @@ words!(
         DeleteWrappedDisk => "delete_wrapped_disk",
         /// Publish the status of a wrapper.
         PatchWrapperStatus => "patch_wrapper_status",
+        /// Set the replicas of a pool for an autoscaler.
+        ScalePool => "scale_pool",
+        /// Remove free machines of a pool with the policy Explicit for an autoscaler.
+        RemoveMachines => "remove_machines",
+        /// Publish the status of an autoscaler.
+        PatchAutoscalerStatus => "patch_autoscaler_status",
         /// Create or repeat an event.
         Event => "event",
     }

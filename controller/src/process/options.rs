@@ -35,13 +35,15 @@ pub struct ControllerArgs {
     pub gates: GateArgs,
 
     /// Platforms whose pools to reconcile, each while the cluster has its definitions. With auto, all
-    /// platforms. The account needs the rights for each of them.
+    /// platforms whose pools the account may list. A platform that is named here requires its rights.
     #[arg(
         long,
         env = "VMPOOL_PLATFORMS",
         value_parser = platform_parser(),
         value_delimiter = ',',
-        default_value = "dvp",
+        // A list of values is otherwise extended by a repeated flag.
+        action = clap::ArgAction::Set,
+        default_value = "auto",
         value_name = "NAMES"
     )]
     pub platforms: Vec<PlatformChoice>,
@@ -271,6 +273,7 @@ impl ControllerArgs {
             max_pool_series: self.max_pool_series,
             kubevirt_metrics: self.kubevirt_metrics,
             kubevirt_conditions: self.kubevirt_conditions,
+            skips_forbidden_platforms: self.platforms.contains(&PlatformChoice::Auto),
             copies: (self.instancetype_mode == InstancetypeMode::Standalone)
                 .then(|| self.instancetype_reference_policy.into()),
             collection_grace: self.disk_collection_grace,

@@ -34,6 +34,7 @@ mod checks_images;
 mod checks_kubevirt;
 mod checks_protection;
 mod checks_tenants;
+pub mod ci_client;
 pub mod claim_client;
 mod edits;
 pub mod exhaustive;

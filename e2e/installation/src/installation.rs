@@ -15,7 +15,7 @@ pub use guard::{CLASS, GuardOptions, GuardServices, UNGUARDED, connect_services}
 use vmpool_test_cluster::control_plane::{AuditLog, ControlPlane, ControlPlaneOptions, apply_manifests};
 use vmpool_test_cluster::error::{Error, Result};
 
-use crate::programs::{Accounts, Chart, Simulator};
+use crate::programs::{Accounts, Chart, DVP_ONLY, Simulator};
 use crate::workspace_root;
 
 /// The ClusterVirtualImage from which pools of scenarios boot.
@@ -33,6 +33,12 @@ pub const AUDIT_RULES: &str = r#"
     resources: ["virtualmachinepools", "virtualmachinepools/*"]
   - group: pool.kubevirt.io
     resources: ["virtualmachinepools", "virtualmachinepools/*"]
+- level: Request
+  users: ["system:serviceaccount:vmpool-system:vmpool-controller"]
+  verbs: [patch]
+  resources:
+  - group: kubevirt.io
+    resources: ["virtualmachines"]
 - level: Request
   verbs: [delete]
   resources:
@@ -89,7 +95,8 @@ impl ClusterInstallation {
     /// [`vmpool_test_cluster::Error::MissingProgram`] and [`vmpool_test_cluster::Error::MissingTool`] if a
     /// program was not built, and the errors of the manifests.
     pub async fn onto(cluster: Arc<ControlPlane>) -> Result<Self> {
-        let chart = Chart::render(&[]).await.inspect_err(|_| cluster.keep_directory())?;
+        let chart =
+            Chart::render(&DVP_ONLY.map(str::to_owned)).await.inspect_err(|_| cluster.keep_directory())?;
         Self::of(&chart, cluster).await
     }
 

@@ -24,9 +24,13 @@ use crate::workspace_root;
 /// Name of the release.
 pub const RELEASE: &str = "vmpool";
 
-/// The APIServices that the chart registers if the platform does not serve its own group.
-pub const API_SERVICES: [&str; 2] =
-    ["v1alpha1.subresources.vmpool.dev", "v1alpha2.subresources.virtualization.deckhouse.io"];
+/// The APIServices that the chart registers in a cluster with DVP that does not serve its own group, and
+/// perhaps with KubeVirt.
+pub const API_SERVICES: [&str; 3] = [
+    "v1alpha1.subresources.vmpool.dev",
+    "v1alpha2.subresources.virtualization.deckhouse.io",
+    "v1alpha1.kubevirt.subresources.vmpool.dev",
+];
 
 /// The webhook configuration of the chart.
 pub const WEBHOOK: &str = "vmpool-webhook";

@@ -113,6 +113,24 @@ fn no_status() -> PoolPredicate {
 }
 
 #[test]
+fn a_controller_without_rights_for_a_platform_serves_the_others_and_says_so() {
+    define_scenario("a controller without rights for a platform serves the others").controllers(0).run(
+        async |world| {
+            // The accounts of this cluster have the rights for DVP only.
+            let mut options = ControllerOptions::new(world.namespace(), "auto");
+            options.extra.push("--platforms=auto".to_owned());
+            let controller = world.add_controller_with(options).await?;
+            world.pool("web").replicas(1).ready().await?;
+            let (code, body) = controller.probe("/readyz?verbose").await;
+            for part in ["dvp is reconciling", "kubevirt is forbidden", "platforms.kubevirt.enabled"] {
+                anyhow::ensure!(code == 200 && body.contains(part), "{code} {body}");
+            }
+            Ok::<_, anyhow::Error>(())
+        },
+    );
+}
+
+#[test]
 fn leader_and_standby_are_ready_and_report_their_role() {
     define_scenario("leader and standby are ready and report their role").controllers(2).run(async |world| {
         world.pool("web").replicas(1).ready().await?;

@@ -38,14 +38,15 @@ pub(crate) const INSTALL_MANIFEST: &str = "deploy/vmpool.yaml";
 /// The registry of its images, which a release replaces.
 pub(crate) const INSTALL_REGISTRY: &str = "vmpool.local";
 
-/// Helm cannot see, while it only renders, that no API server of the platform holds its group. Both platforms
-/// can be tried out. A playground with KubeVirt also has disk images and instance types.
+/// Helm cannot see, while it only renders, which platforms a cluster has, and that no API server of DVP holds
+/// its group. Both platforms can be tried out. A playground with KubeVirt also has disk images and instance types.
 pub(super) const MANIFESTS: [StoredManifest; 3] = [
     StoredManifest {
         file: "e2e/manifests/chart.yaml",
         values: &[
             "image.registry=vmpool.local",
             "apiserver.platformGroup=true",
+            "platforms.dvp.enabled=true",
             "platforms.kubevirt.enabled=true",
         ],
         content: Content::LocalProcesses,
@@ -55,6 +56,7 @@ pub(super) const MANIFESTS: [StoredManifest; 3] = [
         values: &[
             "image.registry=vmpool.local",
             "apiserver.platformGroup=true",
+            "platforms.dvp.enabled=true",
             "platforms.kubevirt.enabled=true",
             "featureGates.DiskImages=true",
             "featureGates.MachineWrapper=true",
@@ -64,7 +66,11 @@ pub(super) const MANIFESTS: [StoredManifest; 3] = [
     },
     StoredManifest {
         file: INSTALL_MANIFEST,
-        values: &["image.registry=vmpool.local"],
+        values: &[
+            "image.registry=vmpool.local",
+            "platforms.dvp.enabled=true",
+            "platforms.kubevirt.enabled=false",
+        ],
         content: Content::All,
     },
 ];

@@ -28,7 +28,9 @@ pub(super) struct Variant {
     pub(super) standalone: bool,
     /// Whether the feature gate MachineWrapper is on.
     pub(super) wrappers: bool,
-    /// Whether the chart leaves the choice of platforms to the controller.
+    /// Whether the feature gate PoolAutoscaler is on.
+    pub(super) autoscalers: bool,
+    /// Whether the controller finds the platforms. The rendered chart sees none in a cluster.
     auto: bool,
     /// Whether the chart installs the CRD.
     definition: bool,
@@ -81,11 +83,12 @@ impl Variant {
             namespace: None,
             platform_group: false,
             dvp: true,
-            kubevirt: false,
+            kubevirt: true,
             images: false,
             standalone: false,
             wrappers: false,
-            auto: false,
+            autoscalers: false,
+            auto: true,
             definition: true,
             several: true,
             monitor: None,
@@ -115,8 +118,14 @@ impl Variant {
         Self { gate: false, ..self.named("gate off").set(&["featureGates.VirtualMachinePool=false"]) }
     }
 
+    pub(super) fn with_dvp_only(self) -> Self {
+        let values = ["platforms.dvp.enabled=true", "platforms.kubevirt.enabled=false"];
+        Self { kubevirt: false, auto: false, ..self.named("DVP only").set(&values) }
+    }
+
     fn with_kubevirt(self) -> Self {
-        Self { kubevirt: true, ..self.named("both platforms").set(&["platforms.kubevirt.enabled=true"]) }
+        let values = ["platforms.dvp.enabled=true", "platforms.kubevirt.enabled=true"];
+        Self { auto: false, ..self.named("both platforms").set(&values) }
     }
 
     fn with_images(self) -> Self {
@@ -137,14 +146,13 @@ impl Variant {
         Self { wrappers: true, ..images }
     }
 
-    fn with_kubevirt_only(self) -> Self {
-        let values = ["platforms.kubevirt.enabled=true", "platforms.dvp.enabled=false"];
-        Self { dvp: false, kubevirt: true, ..self.named("KubeVirt only").set(&values) }
+    fn with_autoscalers(self) -> Self {
+        Self { autoscalers: true, ..self.named("autoscalers").set(&["featureGates.PoolAutoscaler=true"]) }
     }
 
-    /// Both platforms, of which the rendered chart sees none in a cluster.
-    fn with_auto(self) -> Self {
-        Self { kubevirt: true, auto: true, ..self.named("auto").set(&["platforms.auto=true"]) }
+    fn with_kubevirt_only(self) -> Self {
+        let values = ["platforms.kubevirt.enabled=true", "platforms.dvp.enabled=false"];
+        Self { dvp: false, auto: false, ..self.named("KubeVirt only").set(&values) }
     }
 
     /// The names of the APIServices.
@@ -187,7 +195,7 @@ impl Variant {
             Self::defaults().watched_by("ServiceMonitor"),
             Self {
                 definition: false,
-                ..Self::defaults().named("no definition").set(&["crds.install=false"])
+                ..Self::defaults().with_kubevirt().named("no definition").set(&["crds.install=false"])
             },
             Self { people: false, ..Self::defaults().named("no roles").set(&["userRoles.create=false"]) },
             Self {
@@ -199,9 +207,10 @@ impl Variant {
                 .set(&["metrics.authorization=false"]),
             Self::defaults().with_kubevirt(),
             Self::defaults().with_kubevirt().in_one_namespace(),
-            Self::defaults().with_auto(),
-            Self::defaults().with_auto().in_one_namespace(),
-            Self::defaults().with_auto().gate_off(),
+            Self::defaults().with_dvp_only(),
+            Self::defaults().with_dvp_only().in_one_namespace(),
+            Self::defaults().with_dvp_only().gate_off(),
+            Self::defaults().with_dvp_only().with_cert_manager(),
             Self::defaults().with_images(),
             Self::defaults().with_images().in_one_namespace(),
             Self::defaults().with_standalone(),
@@ -209,6 +218,8 @@ impl Variant {
             Self::defaults().with_standalone().with_cert_manager(),
             Self::defaults().with_wrappers(),
             Self::defaults().with_wrappers().in_one_namespace(),
+            Self::defaults().with_autoscalers(),
+            Self::defaults().with_kubevirt().with_autoscalers().in_one_namespace(),
             Self::defaults().with_kubevirt_only(),
             Self::defaults().with_kubevirt_only().with_cert_manager(),
             Self::defaults().with_kubevirt().named("extra flags").set(&[
@@ -223,7 +234,10 @@ impl Variant {
             ]),
             Self {
                 platform_group: true,
-                ..Self::defaults().named("platform's group").set(&["apiserver.platformGroup=true"])
+                ..Self::defaults()
+                    .with_dvp_only()
+                    .named("platform's group")
+                    .set(&["apiserver.platformGroup=true"])
             },
             Self { several: false, clients: true, ..Self::defaults().watched_by("PodMonitor") }
                 .named("everything set")
@@ -269,6 +283,7 @@ impl Variant {
         add(self.gate && self.kubevirt, policy, "vmpool-webhook-dry-run");
         add(self.gate && self.kubevirt, policy, "vmpool-copies");
         add(self.images, policy, "vmpool-clone-permissions");
+        add(self.autoscalers, policy, "vmpool-autoscalers");
         for group in self.groups() {
             add(self.gate, &["APIService"], group);
         }
@@ -290,6 +305,7 @@ impl Variant {
         for plural in ["vmdiskimagegrants", "vmdiskimages", "wrappedvirtualmachines"] {
             add(self.definition && self.images, definition, &format!("{plural}.vmpool.dev"));
         }
+        add(self.definition && self.autoscalers, definition, "poolautoscalers.vmpool.dev");
         for kind in ["clusterinstancetypes", "clusterpreferences", "instancetypes", "preferences"] {
             let name = format!("virtualmachine{kind}.instancetype.kubevirt.io");
             add(self.definition && self.standalone, definition, &name);

@@ -105,6 +105,9 @@ pub struct Instance {
     pub live: LiveParts,
     /// Why its guest does not have all of its spec yet, in the words of the platform; `None` if it has.
     pub pending_update: Option<Arc<str>>,
+    /// Whether its guest has shut down by itself. The platform keeps such an instance until the machine starts
+    /// again or is deleted.
+    pub ended: bool,
     /// Whether its guest runs and is ready.
     pub ready: bool,
 }
@@ -310,6 +313,13 @@ impl Machine {
     /// guest. A machine that waits for a guest of another cluster has an instance.
     pub(crate) fn is_off(&self) -> bool {
         self.activity == MachineActivity::Stopped && self.instance.is_none()
+    }
+
+    /// Whether its deletion stops no guest: a user has stopped it, or its guest has shut down by itself and the
+    /// platform does not start it again.
+    pub(crate) fn runs_no_guest(&self) -> bool {
+        let has_ended = self.instance.as_ref().is_some_and(|instance| instance.ended);
+        self.is_off() || self.activity == MachineActivity::Stopped && has_ended
     }
 
     /// Whether its guest does not have all of the spec of its instance yet.

@@ -168,7 +168,7 @@ impl ScaleDownPolicy {
     pub(crate) fn may_delete(self, machine: &Machine) -> bool {
         match self.row().deletes {
             DeletableSurplus::All => true,
-            DeletableSurplus::Stopped => machine.is_off(),
+            DeletableSurplus::Stopped => machine.runs_no_guest(),
             DeletableSurplus::Nothing => false,
         }
     }

@@ -257,6 +257,7 @@ impl Api {
                 revision: machine.written.clone(),
                 live: LiveParts::default(),
                 pending_update: None,
+                ended: false,
                 ready: true,
             }));
             machine.activity = MachineActivity::Running;

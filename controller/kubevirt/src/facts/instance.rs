@@ -16,6 +16,8 @@ pub(crate) fn read_instance(object: &InstanceObject) -> Instance {
     let terminating = metadata.deletion_timestamp.is_some();
     Instance {
         ready: !terminating && object.phase == Some(InstancePhase::Running) && object.ready,
+        // A guest that failed may start again, depending on the machine.
+        ended: !terminating && object.phase == Some(InstancePhase::Succeeded),
         machine: owner_machine_uid(metadata).map(|uid| intern_text(uid).into()),
         terminating,
         revision: object.revision.clone().map(Into::into),

@@ -17,7 +17,14 @@ fn incompatible_flags_are_rejected() {
 #[test]
 fn the_defaults_are_usable_and_are_those_of_the_settings() {
     let options = parse(&[]).unwrap();
-    assert_eq!(options.settings().unwrap(), ControllerSettings::default());
+    let found = ControllerSettings { skips_forbidden_platforms: true, ..ControllerSettings::default() };
+    assert_eq!(options.settings().unwrap(), found);
+    let named = parse(&["--platforms=dvp,kubevirt"]).unwrap();
+    assert_eq!(
+        named.settings().unwrap(),
+        ControllerSettings::default(),
+        "a named platform must be permitted"
+    );
     assert!(options.gates.gates().is_ok());
 }
 
@@ -28,7 +35,9 @@ fn help_names_every_flag_with_its_variable_and_every_gate() {
 
 #[test]
 fn the_flag_of_platforms_accepts_and_explains_those_of_the_registry() {
-    assert_eq!(parse(&[]).unwrap().platforms(), [PlatformName::Dvp]);
+    assert_eq!(parse(&[]).unwrap().platforms(), PlatformName::ALL);
+    // The last flag counts.
+    assert_eq!(parse(&["--platforms=auto", "--platforms=dvp"]).unwrap().platforms(), [PlatformName::Dvp]);
     for values in ["--platforms=kubevirt,dvp", "--platforms=auto", "--platforms=kubevirt,auto"] {
         assert_eq!(parse(&[values]).unwrap().platforms(), PlatformName::ALL, "{values}");
     }
@@ -42,7 +51,7 @@ fn the_flag_of_platforms_accepts_and_explains_those_of_the_registry() {
         help.collect::<Vec<_>>(),
         [
             "Deckhouse DVP: pools of virtualization.deckhouse.io",
-            "KubeVirt: pools of pool.kubevirt.io. Experimental: the pool loop of KubeVirt's own controller must be off",
+            "KubeVirt: pools of pool.kubevirt.io, while the pool loop of KubeVirt's own controller is off",
             "Each platform whose definitions the cluster has",
         ]
     );

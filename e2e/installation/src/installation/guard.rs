@@ -14,7 +14,7 @@ use vmpool_test_cluster::poll;
 use crate::api_service::{REACHED_DEADLINE, until_available};
 use crate::fault_proxy::FaultProxy;
 use crate::metrics_api::MetricsApi;
-use crate::programs::{Chart, Component, ComponentService, SYSTEM_NAMESPACE, ServiceOptions};
+use crate::programs::{Chart, Component, ComponentService, DVP_ONLY, SYSTEM_NAMESPACE, ServiceOptions};
 
 /// The class of the machines in scenarios.
 pub const CLASS: &str = "generic";
@@ -41,10 +41,10 @@ pub struct GuardOptions {
 const PLATFORM_GROUP: &str = "apiserver.platformGroup=true";
 
 impl Default for GuardOptions {
-    /// The defaults of the chart.
+    /// The defaults of the chart in a cluster with DVP only.
     fn default() -> Self {
         Self {
-            values: vec![PLATFORM_GROUP.to_owned()],
+            values: [PLATFORM_GROUP].into_iter().chain(DVP_ONLY).map(str::to_owned).collect(),
             services: ServiceOptions::default(),
             fault_proxy: false,
             simulated: "dvp",

@@ -37,6 +37,9 @@ const REGISTRY: &str = "image.registry=vmpool.local";
 /// The same with disk images, wrappers and instance types.
 const STORED_WITH_ALL: &str = "e2e/manifests/chart-all.yaml";
 
+/// Values of the chart for a cluster with DVP only. Helm does not read the cluster when it only renders.
+pub const DVP_ONLY: [&str; 2] = ["platforms.dvp.enabled=true", "platforms.kubevirt.enabled=false"];
+
 /// The kinds of the chart's objects that grant or limit rights.
 const KINDS: [&str; 7] = [
     "ServiceAccount",
@@ -200,12 +203,12 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Renders the chart and applies its accounts and roles.
+    /// Renders the chart for DVP only and applies its accounts and roles.
     ///
     /// # Errors
     /// As [`Chart::render`] and [`Accounts::of`].
     pub async fn install(cluster: &ControlPlane) -> Result<Self> {
-        Self::of(&Chart::render(&[]).await?, cluster).await
+        Self::of(&Chart::render(&DVP_ONLY.map(str::to_owned)).await?, cluster).await
     }
 
     /// Applies the accounts and roles of a chart.

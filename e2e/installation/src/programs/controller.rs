@@ -141,6 +141,8 @@ impl ControllerProgram {
             .arg(format!("--lease-renew-interval={}ms", renew_interval.as_millis()))
             .arg(format!("--health-address=127.0.0.1:{health_port}"))
             .arg("--feature-gates=VirtualMachinePool=true")
+            // The account may have no rights for other platforms. `extra` can name them.
+            .arg("--platforms=dvp")
             .arg("--log-format=json")
             .arg(format!("--identity={identity}"))
             .args(extra);

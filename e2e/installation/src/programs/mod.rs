@@ -8,7 +8,7 @@ mod service;
 mod simulator;
 
 pub use crate::SYSTEM_NAMESPACE;
-pub use chart::{Accounts, CONTROLLER_ACCOUNT, Chart};
+pub use chart::{Accounts, CONTROLLER_ACCOUNT, Chart, DVP_ONLY};
 pub use controller::{ControllerOptions, ControllerProgram};
 pub use program::RestartableProgram;
 pub use service::{Component, ComponentReplica, ComponentService, ServiceOptions};

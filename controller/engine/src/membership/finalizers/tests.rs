@@ -207,6 +207,7 @@ fn a_deletion_that_only_the_garbage_collector_holds_ends(
                 revision: None,
                 live: LiveParts::default(),
                 pending_update: None,
+                ended: false,
                 ready: false,
             })
         });

@@ -34,6 +34,7 @@ fn started_with(revision: &str) -> Arc<Instance> {
         revision,
         live,
         pending_update: None,
+        ended: false,
         ready: true,
     })
 }

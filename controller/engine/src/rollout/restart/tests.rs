@@ -53,6 +53,7 @@ fn instance(machine: &ObjectId, revision: &str, ready: bool) -> Arc<Instance> {
         revision: Some(RevisionId::from(revision)),
         live: LiveParts::default(),
         pending_update: None,
+        ended: false,
         ready,
     })
 }

@@ -147,6 +147,7 @@ fn an_opportunistic_scale_down_deletes_only_stopped_machines(
                 revision: None,
                 live: parts,
                 pending_update: None,
+                ended: false,
                 ready: false,
             }));
         });
@@ -155,6 +156,30 @@ fn an_opportunistic_scale_down_deletes_only_stopped_machines(
     leaving.sort_unstable();
     assert_eq!(leaving, expected);
     assert_eq!(plan.failure, None, "the rest stays until a user stops it");
+}
+
+/// The guest of web-2 has shut down by itself, and so has that of web-4, which the platform starts again.
+#[test]
+fn an_opportunistic_scale_down_deletes_a_machine_whose_guest_has_shut_down() {
+    let ended = |machine: &mut Machine| {
+        machine.instance = Some(Arc::new(Instance {
+            id: machine.id.clone(),
+            machine: Some(machine.id.uid.clone()),
+            terminating: false,
+            revision: None,
+            live: crate::revisions::LiveParts::default(),
+            pending_update: None,
+            ended: true,
+            ready: false,
+        }));
+    };
+    let world = half_started(1, ScaleDownPolicy::StoppedOnly)
+        .edit("web-2", |machine| {
+            ended(machine);
+            machine.activity = MachineActivity::Stopped;
+        })
+        .edit("web-4", ended);
+    assert_eq!(deleted_machines(&world.plan()), ["web-2"]);
 }
 
 #[rstest]

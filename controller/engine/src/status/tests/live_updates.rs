@@ -50,6 +50,7 @@ fn updated(machines: u64, numbers: &[u64], age: Duration) -> PoolWorld {
                 revision: Some(if is_pending { "r1" } else { "new" }.into()),
                 live: sockets(if is_pending { 1 } else { 2 }),
                 pending_update: is_pending.then(|| PENDING.into()),
+                ended: false,
                 ready: true,
             }));
         })
