@@ -62,9 +62,12 @@ plugin: preflight ## Build the kubectl plugin, optimized, and install it in DIR 
 	@echo "Try: kubectl vmpool --help"
 
 .PHONY: krew
-krew: preflight ## Build the archive and the krew manifest of the kubectl plugin, in target/krew
-	cargo build --locked --release --package vmpool-cli
-	@sh cli/krew/pack.sh "$(TARGET_DIR)"
+krew: preflight xtask ## Build the archive and the krew manifest of the kubectl plugin, in target/krew
+	@$(XTASK) release plugin --out "$(TARGET_DIR)/krew"
+
+.PHONY: release
+release: preflight xtask ## Make the files of a release, in target/release-artifacts; publishes nothing
+	@$(XTASK) release
 
 .PHONY: bench
 bench: xtask ## Measure speed, resource usage and requests; MACHINES=10000, PLATFORM=kubevirt TYPES=true, POOLS=100, IMAGES=1000, HELP=1 for all variables

@@ -8,6 +8,7 @@ mod chart;
 mod dashboard;
 mod generate;
 mod mutations;
+mod release;
 mod sbom;
 mod site;
 mod tools;
@@ -48,8 +49,8 @@ enum Command {
     /// Lint the Helm chart, render its variants, check what they grant, and compare it with
     /// e2e/manifests
     Chart {
-        /// Only write the manifests in e2e/manifests, which the demo and the playground install instead of
-        /// the chart
+        /// Only write the rendered manifests: those in e2e/manifests, which the demo and the playground
+        /// install instead of the chart, and deploy/vmpool.yaml
         #[arg(long)]
         write: bool,
     },
@@ -68,6 +69,9 @@ enum Command {
     Dependencies,
     /// Write the software bill of materials of each program, as CycloneDX JSON
     Sbom(sbom::SbomOptions),
+    /// Make the files of a release: images, chart, manifest, plugin, bills of materials, checksums and
+    /// changes; publishes nothing without --publish
+    Release(release::ReleaseOptions),
     /// Mutation tests: remove the guards in hack/mutations.yaml, one at a time, and check that `make faults`
     /// detects each
     Mutations(mutations::MutationOptions),
@@ -119,6 +123,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Hygiene => verify::verify_hygiene(&workspace),
         Command::Dependencies => verify::verify_dependencies(&workspace),
         Command::Sbom(options) => sbom::write_software_bills(&workspace, options),
+        Command::Release(options) => release::make_release(&workspace, options),
         Command::Mutations(options) => mutations::run_mutation_tests(&workspace, options),
         Command::Verify { steps } => verify::run_verification_steps(&workspace, steps),
     }

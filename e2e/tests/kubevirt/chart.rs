@@ -173,7 +173,7 @@ fn expansion_path(path: &str) -> String {
 /// installation only because the cluster has objects of the chart already.
 async fn standalone(place: &TestNamespace<'_>, is_refused: bool) -> Result<()> {
     let chart = workspace_root().join("charts/vmpool").display().to_string();
-    let values = "platforms.kubevirt.enabled=true,instancetype.mode=Standalone";
+    let values = "image.registry=vmpool.local,platforms.kubevirt.enabled=true,instancetype.mode=Standalone";
     let mut command = Command::new(helm_program()?);
     command.args([
         "install",

@@ -92,7 +92,12 @@ pub(super) const WALLS: &[CrateBoundary] = &[
     // The simulator verifies the controller, so it shares no code with it.
     CrateBoundary { package: "vmpool-simulator", ours: &["vmpool-api"], barred: &[] },
     // The test cluster can be used for any controller, so it knows nothing of vmpool.
-    CrateBoundary { package: "vmpool-test-cluster", ours: &["vmpool-process-stat"], barred: &[] },
+    CrateBoundary {
+        package: "vmpool-test-cluster",
+        ours: &["vmpool-image-archive", "vmpool-process-stat"],
+        barred: &[],
+    },
+    CrateBoundary { package: "vmpool-image-archive", ours: &[], barred: IMPURE },
     CrateBoundary { package: "vmpool-process-stat", ours: &[], barred: IMPURE },
     // The invariants verify all programs, so they share only the API with them.
     CrateBoundary { package: "vmpool-invariants", ours: &["vmpool-api", "vmpool-test-cluster"], barred: &[] },
