@@ -6,6 +6,7 @@ mod alerts;
 mod chart;
 mod dashboard;
 mod generate;
+mod integration;
 mod mutations;
 mod sbom;
 mod tools;
@@ -18,6 +19,7 @@ use anyhow::Result;
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
 
+use crate::integration::Integration;
 use crate::tools::ToolSelection;
 use crate::workspace::Workspace;
 
@@ -56,6 +58,12 @@ enum Command {
     /// Check the page of `kubectl vmpool dashboard` in a Chromium from $CHROMIUM or $PATH, and write
     /// screenshots of it
     Dashboard(dashboard::DashboardOptions),
+    /// Run another program together with vmpool, and check that both work: Prometheus, cert-manager, KEDA
+    Integration {
+        /// The other program
+        #[arg(value_enum)]
+        which: Integration,
+    },
     /// Look for ignored tests, files that no module declares, forbidden dependencies, import cycles, and
     /// words that hide the actor
     Hygiene,
@@ -110,6 +118,7 @@ fn run(cli: &Cli) -> Result<()> {
         }
         Command::Alerts => alerts::test_alerts(&workspace),
         Command::Dashboard(options) => dashboard::check_dashboard(&workspace, options),
+        Command::Integration { which } => integration::run_integration(&workspace, *which),
         Command::Hygiene => verify::verify_hygiene(&workspace),
         Command::Dependencies => verify::verify_dependencies(&workspace),
         Command::Sbom(options) => sbom::write_software_bills(&workspace, options),
