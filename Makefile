@@ -123,6 +123,11 @@ fields: xtask ## Write unusual values to every field of the pools' schemas, on a
 	VMPOOL_UNUSUAL_VALUES=all cargo test --locked --package vmpool-e2e --test platforms -- --nocapture \
 		$(addprefix every_field_is_refused_with_a_reason_or_applied::case_,$(or $(filter %$(PLATFORM),1_dvp 2_kubevirt),none))
 
+.PHONY: integration
+integration: xtask ## Run another program with vmpool, and check that both work; NAME=prometheus, cert-manager or keda
+	@[ -n "$(NAME)" ] || { echo "error: missing NAME: prometheus, cert-manager or keda" >&2; exit 1; }
+	@$(XTASK) integration $(NAME)
+
 .PHONY: soak
 soak: xtask ## Run random operations and faults on a real control plane, and measure resource usage; MINUTES=10, SEED=7, PLATFORM=kubevirt
 	@echo "==> The control plane: etcd, kube-apiserver, kube-controller-manager, kubectl, helm (minutes the first time, kept in $(TARGET_DIR)/tools)"

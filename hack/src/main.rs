@@ -7,6 +7,7 @@ mod browser;
 mod chart;
 mod dashboard;
 mod generate;
+mod integration;
 mod mutations;
 mod release;
 mod sbom;
@@ -21,6 +22,7 @@ use anyhow::Result;
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
 
+use crate::integration::Integration;
 use crate::tools::ToolSelection;
 use crate::workspace::Workspace;
 
@@ -62,6 +64,12 @@ enum Command {
     /// Build the documentation as a site, into target/site/book, with the mdBook of $PATH or one that is
     /// built once
     Site(site::SiteOptions),
+    /// Run another program together with vmpool, and check that both work: Prometheus, cert-manager, KEDA
+    Integration {
+        /// The other program
+        #[arg(value_enum)]
+        which: Integration,
+    },
     /// Look for ignored tests, files that no module declares, forbidden dependencies, import cycles, and
     /// words that hide the actor
     Hygiene,
@@ -120,6 +128,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Alerts => alerts::test_alerts(&workspace),
         Command::Dashboard(options) => dashboard::check_dashboard(&workspace, options),
         Command::Site(options) => site::build_site(&workspace, options),
+        Command::Integration { which } => integration::run_integration(&workspace, *which),
         Command::Hygiene => verify::verify_hygiene(&workspace),
         Command::Dependencies => verify::verify_dependencies(&workspace),
         Command::Sbom(options) => sbom::write_software_bills(&workspace, options),

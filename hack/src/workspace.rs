@@ -75,6 +75,11 @@ impl Workspace {
         self.target.join("site")
     }
 
+    /// The folder of integrations: logs and data of the programs.
+    pub(crate) fn integration(&self) -> PathBuf {
+        self.target.join("integration")
+    }
+
     /// The folder of mutation builds.
     pub(crate) fn mutations(&self) -> PathBuf {
         self.target.join("mutations")
