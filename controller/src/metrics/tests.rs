@@ -68,6 +68,7 @@ fn every_metric_is_on_the_page_and_in_the_reference() {
             "vmpool_vmdi_",
             "vmpool_wrapper_",
             "vmpool_instancetype_deletion_",
+            "vmpool_autoscaler_",
         ]
         .iter()
         .any(|start| metric.name.starts_with(start));

@@ -42,9 +42,8 @@ async fn the_webhook_checks_cron_and_time_zone(
     #[case] refused_field: &str,
 ) {
     let world = World::of_autoscalers();
-    let answer = world.creates(AUTOSCALER_PATH, &autoscaler(start, zone)).await;
-    let response = &answer["response"];
-    assert_eq!(response["allowed"], refused_field.is_empty(), "{answer}");
-    assert!(response["status"]["message"].as_str().unwrap_or_default().contains(refused_field), "{answer}");
+    let response = world.creates(AUTOSCALER_PATH, &autoscaler(start, zone)).await;
+    assert_eq!(response["allowed"], refused_field.is_empty(), "{response}");
+    assert!(response["status"]["message"].as_str().unwrap_or_default().contains(refused_field), "{response}");
     assert_eq!(world.server.requests(), [] as [String; 0], "the rules read nothing");
 }
