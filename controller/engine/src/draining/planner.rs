@@ -92,7 +92,7 @@ impl<'a> DrainPlanner<'a> {
         let (released, ended): (Vec<_>, Vec<_>) =
             ended.into_iter().partition(|machine| may_have_stopped(observed, machine));
         self.replace_released_machines(released, plan);
-        keep_drains_with_steps(plan);
+        plan.keep_drains_with_steps();
         let ended = ended.into_iter().map(|machine| PoolAction::EndDrain { machine: machine.id.clone() });
         let marks: Vec<PoolAction> = self.begun.into_iter().chain(ended).collect();
         if marks.is_empty() {
@@ -202,14 +202,4 @@ fn planned_disruptions(plan: &Plan) -> usize {
         ) || action.is_recreation()
     };
     plan.actions.iter().filter(disrupts).count()
-}
-
-/// Drops the drains of machines whose step is not in the plan, for example because it is in backoff.
-fn keep_drains_with_steps(plan: &mut Plan) {
-    let takes_step = |action: &&PoolAction| {
-        matches!(action, PoolAction::Delete { .. } | PoolAction::Restart { .. } | PoolAction::Update { .. })
-    };
-    let stepping: BTreeSet<&str> =
-        plan.actions.iter().filter(takes_step).map(|action| &**action.object()).collect();
-    plan.finished_drains.retain(|drain| stepping.contains(&*drain.machine));
 }
