@@ -149,7 +149,7 @@ impl<'a> DrainPlanner<'a> {
         };
         released.sort_unstable_by(|a, b| a.created.cmp(&b.created).then_with(|| a.id.cmp(&b.id)));
         let progress = RolloutProgress::of(observed);
-        let taken = planned_disruptions(plan) + self.begun_for_rollout();
+        let taken = count_planned_disruptions(plan) + self.begun_for_rollout();
         let mut budget = progress.remaining_budget().saturating_sub(taken);
         let fits = released.into_iter().filter(|machine| {
             let uses_budget = progress.uses_budget(observed, machine);
@@ -194,7 +194,7 @@ fn may_have_stopped(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
 }
 
 /// How many machines the plan may make unavailable for the rollout.
-fn planned_disruptions(plan: &Plan) -> usize {
+fn count_planned_disruptions(plan: &Plan) -> usize {
     let disrupts = |action: &&PoolAction| {
         matches!(
             action,
