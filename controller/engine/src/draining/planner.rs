@@ -92,7 +92,7 @@ impl<'a> DrainPlanner<'a> {
         let (released, ended): (Vec<_>, Vec<_>) =
             ended.into_iter().partition(|machine| may_have_stopped(observed, machine));
         self.replace_released_machines(released, plan);
-        keep_drains_with_steps(plan);
+        plan.keep_drains_with_steps();
         let ended = ended.into_iter().map(|machine| PoolAction::EndDrain { machine: machine.id.clone() });
         let marks: Vec<PoolAction> = self.begun.into_iter().chain(ended).collect();
         if marks.is_empty() {
@@ -149,7 +149,7 @@ impl<'a> DrainPlanner<'a> {
         };
         released.sort_unstable_by(|a, b| a.created.cmp(&b.created).then_with(|| a.id.cmp(&b.id)));
         let progress = RolloutProgress::of(observed);
-        let taken = planned_disruptions(plan) + self.begun_for_rollout();
+        let taken = count_planned_disruptions(plan) + self.begun_for_rollout();
         let mut budget = progress.remaining_budget().saturating_sub(taken);
         let fits = released.into_iter().filter(|machine| {
             let uses_budget = progress.uses_budget(observed, machine);
@@ -194,7 +194,7 @@ fn may_have_stopped(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
 }
 
 /// How many machines the plan may make unavailable for the rollout.
-fn planned_disruptions(plan: &Plan) -> usize {
+fn count_planned_disruptions(plan: &Plan) -> usize {
     let disrupts = |action: &&PoolAction| {
         matches!(
             action,
@@ -202,14 +202,4 @@ fn planned_disruptions(plan: &Plan) -> usize {
         ) || action.is_recreation()
     };
     plan.actions.iter().filter(disrupts).count()
-}
-
-/// Drops the drains of machines whose step is not in the plan, for example because it is in backoff.
-fn keep_drains_with_steps(plan: &mut Plan) {
-    let takes_step = |action: &&PoolAction| {
-        matches!(action, PoolAction::Delete { .. } | PoolAction::Restart { .. } | PoolAction::Update { .. })
-    };
-    let stepping: BTreeSet<&str> =
-        plan.actions.iter().filter(takes_step).map(|action| &**action.object()).collect();
-    plan.finished_drains.retain(|drain| stepping.contains(&*drain.machine));
 }

@@ -1,5 +1,6 @@
 //! The result of planning: actions, blockers, and the time of the next pass.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -123,6 +124,20 @@ impl Plan {
                 || action.begins_drain_for(DrainReason::Rollout))
                 && (keeps_copies || !matches!(action, PoolAction::StoreRevision { .. }))
         });
+        self.keep_drains_with_steps();
+    }
+
+    /// Drops the drains of machines whose step is not in the plan, for example because it is in backoff.
+    pub(crate) fn keep_drains_with_steps(&mut self) {
+        let takes_step = |action: &&PoolAction| {
+            matches!(
+                action,
+                PoolAction::Delete { .. } | PoolAction::Restart { .. } | PoolAction::Update { .. }
+            )
+        };
+        let steps = self.actions.iter().filter(takes_step);
+        let stepping: BTreeSet<&str> = steps.map(|action| &**action.object()).collect();
+        self.finished_drains.retain(|drain| stepping.contains(&*drain.machine));
     }
 
     /// The plan without all writes, except that of the current revision.

@@ -7,6 +7,7 @@ use super::world::EngineSimulation;
 use crate::model::Naming;
 use crate::testing::sequence_config;
 
+mod draining;
 mod repeated_creates;
 mod retained_disks;
 

@@ -69,4 +69,8 @@ fn without_its_template_a_rollout_drains_no_machine() {
     let mut plan = world.plan();
     plan.withhold_template(false);
     assert_eq!(begun(&plan), []);
+    let mut drained = drains_for_rollout(rollout(), &[hook("job", "d1")]).plan();
+    assert_eq!(drained.finished_drains.len(), 1);
+    drained.withhold_template(false);
+    assert_eq!(drained.finished_drains, [], "the machine does not restart");
 }
