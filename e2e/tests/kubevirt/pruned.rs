@@ -18,7 +18,8 @@ use crate::{POOLS, TestNamespace, Unknown, minimal, run_to_end};
 
 const NAMESPACE: &str = "team";
 /// The fields that only vmpool has in the spec of a pool.
-const OWN_SETTINGS: [&str; 5] = [
+const OWN_SETTINGS: [&str; 6] = [
+    "drain",
     "instancetypePolicy",
     "maxProtection",
     "maxProvisioning",
