@@ -1,4 +1,4 @@
-//! Makes everything that a release publishes, in one folder, and publishes it on request.
+//! Makes all files of a release, in one folder, and publishes them on request.
 //!
 //! All files depend only on the sources and the built programs: two runs write the same bytes.
 

@@ -28,11 +28,12 @@ impl ProgramFile {
     }
 }
 
-/// The stripped program at the root, and its libraries at their original paths, sorted by path. `scratch` is a
-/// folder for a temporary file.
+/// The stripped program at the root, and its libraries at their original paths, sorted by path. `scratch` is
+/// a folder for a temporary file.
 ///
 /// # Errors
-/// [`ImageError::Tool`] if `strip` fails or a library is missing, [`ImageError::File`], [`ImageError::Start`].
+/// [`ImageError::Tool`] if `strip` fails or a library is missing, [`ImageError::File`],
+/// [`ImageError::Start`].
 pub fn read_program_files(program: &Path, scratch: &Path) -> Result<Vec<ProgramFile>, ImageError> {
     let stripped =
         tempfile::NamedTempFile::new_in(scratch).map_err(ImageError::file("creating a file in", scratch))?;

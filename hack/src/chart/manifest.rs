@@ -1,9 +1,9 @@
-//! The manifests that are rendered from the chart and stored: what the demo and the playground install, so that
-//! they do not need helm, and the whole chart for users without helm.
+//! The manifests that are rendered from the chart and stored: what the demo and the playground install, so
+//! that they do not need helm, and the whole chart for users without helm.
 //!
-//! The programs of demo and playground run as local processes. They need the accounts, roles and arguments of the chart, and the
-//! objects that register webhook and aggregated API; the other kinds are left out, so that a change of them
-//! does not change this file.
+//! The programs of demo and playground run as local processes. They need the accounts, roles and arguments of
+//! the chart, and the objects that register webhook and aggregated API; the other kinds are left out, so that
+//! a change of them does not change this file.
 
 use std::fs;
 
@@ -39,7 +39,8 @@ pub(crate) const INSTALL_MANIFEST: &str = "deploy/vmpool.yaml";
 pub(crate) const INSTALL_REGISTRY: &str = "vmpool.local";
 
 /// Helm cannot see, while it only renders, which platforms a cluster has, and that no API server of DVP holds
-/// its group. Both platforms can be tried out. A playground with KubeVirt also has disk images and instance types.
+/// its group. Both platforms can be tried out. A playground with KubeVirt also has disk images and instance
+/// types.
 pub(super) const MANIFESTS: [StoredManifest; 3] = [
     StoredManifest {
         file: "e2e/manifests/chart.yaml",
