@@ -75,6 +75,7 @@ fn stop_services(workspace: &Workspace, playground: &Playground) -> Result<()> {
 pub(super) fn run_round(workspace: &Workspace, playground: &Playground, round: u32) -> Result<()> {
     let (up, down) = ("--replicas=4", "--replicas=2");
     let body = workspace.path("docs/examples/kubevirt/machine.json").display().to_string();
+    import_image(workspace, playground)?;
     playground.kubectl(&["scale", DVP_POOL, up])?;
     playground.kubectl(&["scale", RETAINED_POOL, if round % 2 == 0 { down } else { up }])?;
     let name = format!("job-{round}");
@@ -88,6 +89,14 @@ pub(super) fn run_round(workspace: &Workspace, playground: &Playground, round: u
     thread::sleep(Duration::from_secs(8));
     playground.kubectl(&["vmpool", "release", KUBEVIRT_POOL, &id, "--then=replace"])?;
     Ok(())
+}
+
+/// The duration of an import is a rate over some seconds, so each round needs an import.
+fn import_image(workspace: &Workspace, playground: &Playground) -> Result<()> {
+    let file = "hack/integration/image.yaml";
+    let path = workspace.path(file).display().to_string();
+    playground.kubectl(&["delete", "--ignore-not-found", "--timeout=60s", "--filename", &path])?;
+    apply_file(workspace, playground, file)
 }
 
 /// A machine of the pool of DVP.
