@@ -10,9 +10,10 @@
 //!
 //! # Layers
 //!
-//! From the lowest: `connection`, `dry_run`, `jsonpath`, `parameter`, `age`, `visible`, `screen`, `table`,
-//! `exit`, `explain`; `format`, `client_config`; `cluster`; `resources`; `pool`, `leader`, `shown`; `phase`;
-//! `observation`, `candidates`, `installation`, `subresource`; `arguments`; `output`; the commands; `run`.
+//! From the lowest: `connection`, `dry_run`, `jsonpath`, `parameter`, `age`, `visible`, `screen`, `table`, `exit`,
+//! `explain`; `format`, `client_config`; `cluster`; `resources`; `pool`, `leader`, `shown`; `phase`;
+//! `observation`; `current_revision`, `candidates`, `installation`, `subresource`; `arguments`; `output`;
+//! the commands; `run`.
 
 mod age;
 mod arguments;
@@ -21,6 +22,7 @@ mod client_config;
 mod cluster;
 mod commands;
 mod connection;
+mod current_revision;
 mod dry_run;
 mod exit;
 mod explain;

@@ -6,6 +6,7 @@
 //! * [`smoke`] contains scenarios for any cluster with the chart installed;
 //! * [`world`] is the language of scenarios, and [`autoscaling`] its part about autoscalers. It checks the
 //!   invariants of [`vmpool_invariants`] after each step;
+//! * [`wait`] polls for what the world does not record;
 //! * [`crash`] kills controllers at a selected write;
 //! * [`documentation`] runs the commands of the documentation;
 //! * [`schemas`] reads the schemas of pools;
@@ -21,4 +22,5 @@ pub mod harness;
 pub mod scenario;
 pub mod schemas;
 pub mod smoke;
+pub mod wait;
 pub mod world;

@@ -539,3 +539,13 @@ fn every_row_of_the_compatibility_with_kubevirt_has_an_existing_test(
         }
     }
 }
+
+#[test]
+fn scenarios_do_not_use_fixed_sleeps() {
+    for folder in ["scenarios", "kubevirt", "platforms"] {
+        for path in files(&workspace_root().join("e2e/tests").join(folder), "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(!text.contains("time::sleep"), "{} sleeps: see vmpool_e2e::wait", path.display());
+        }
+    }
+}

@@ -76,6 +76,7 @@ const REFUSED: &[&str] = &[
     "controller.maxProvisioningPerStorageClass=5",
     "diskImage.maxSyncDuration=0s",
     "featureGates.VirtualMachinePool=false,featureGates.MachineWrapper=true",
+    "featureGates.VirtualMachinePool=false,featureGates.PoolAutoscaler=true",
 ];
 
 /// Source folders of the programs that export metrics.

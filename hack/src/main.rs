@@ -3,12 +3,14 @@
 //! Run it as `cargo xtask`. CI runs `cargo xtask verify`, and each of its steps has a separate command.
 
 mod alerts;
+mod browser;
 mod chart;
 mod dashboard;
 mod generate;
 mod integration;
 mod mutations;
 mod sbom;
+mod site;
 mod tools;
 mod verify;
 mod workspace;
@@ -64,6 +66,9 @@ enum Command {
         #[arg(value_enum)]
         which: Integration,
     },
+    /// Build the documentation as a site, into target/site/book, with the mdBook of $PATH or one that is
+    /// built once
+    Site(site::SiteOptions),
     /// Look for ignored tests, files that no module declares, forbidden dependencies, import cycles, and
     /// words that hide the actor
     Hygiene,
@@ -119,6 +124,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Alerts => alerts::test_alerts(&workspace),
         Command::Dashboard(options) => dashboard::check_dashboard(&workspace, options),
         Command::Integration { which } => integration::run_integration(&workspace, *which),
+        Command::Site(options) => site::build_site(&workspace, options),
         Command::Hygiene => verify::verify_hygiene(&workspace),
         Command::Dependencies => verify::verify_dependencies(&workspace),
         Command::Sbom(options) => sbom::write_software_bills(&workspace, options),

@@ -5,6 +5,7 @@
 //! come from the same build as the tests. The tests come last, so that their output is the last one if all
 //! checks pass.
 
+mod book;
 mod checks;
 mod crate_boundaries;
 mod dependencies;

@@ -65,6 +65,11 @@ impl Workspace {
         self.target.join("integration")
     }
 
+    /// The folder of the documentation as a site.
+    pub(crate) fn site(&self) -> PathBuf {
+        self.target.join("site")
+    }
+
     /// The folder of mutation builds.
     pub(crate) fn mutations(&self) -> PathBuf {
         self.target.join("mutations")

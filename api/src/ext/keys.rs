@@ -83,6 +83,10 @@ pub mod annotations {
     /// On pools of all platforms: how many machines may exist that have not been ready yet, for example `5` or
     /// `10%`.
     pub const MAX_PROVISIONING: &str = "vmpool.dev/max-provisioning";
+    /// On pools of all platforms that an autoscaler names: the claims that found no machine, a JSON object
+    /// that maps a digest of the user and the id to the Unix time in seconds at which the entry ends. Only
+    /// the aggregated API writes it.
+    pub const WAITING_CLAIMS: &str = "vmpool.dev/waiting-claims";
     /// On the Lease of the controller: when the leader released it, RFC 3339.
     pub const LEASE_RELEASED: &str = "vmpool.dev/lease-released";
 }

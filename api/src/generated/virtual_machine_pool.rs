@@ -27,6 +27,9 @@ use std::collections::BTreeMap;
 #[kube(derive = "Default")]
 #[kube(derive = "PartialEq")]
 pub struct VirtualMachinePoolSpec {
+    /// How machines with hooks end. A hook is an annotation of a machine with the prefix drain.vmpool.dev/. Before the controller deletes or restarts such a machine, it waits until all hooks are released. It overrides the annotation vmpool.dev/drain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<VirtualMachinePoolDrain>,
     /// The longest time for which a machine can be protected, a duration from 1m to 720h. The default is 24h. It overrides the annotation vmpool.dev/max-protection.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxProtection")]
     pub max_protection: Option<String>,
@@ -51,6 +54,14 @@ pub struct VirtualMachinePoolSpec {
     /// The template from which the controller creates every machine of the pool.
     #[serde(rename = "virtualMachineTemplate")]
     pub virtual_machine_template: VirtualMachinePoolVirtualMachineTemplate,
+}
+
+/// How machines with hooks end. A hook is an annotation of a machine with the prefix drain.vmpool.dev/. Before the controller deletes or restarts such a machine, it waits until all hooks are released. It overrides the annotation vmpool.dev/drain.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolDrain {
+    /// The longest time for which the controller waits for the hooks of a machine, a duration from 0s to 24h. The default is 10m. With 0s, it does not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
 }
 
 /// How the controller applies a changed machine template to existing machines. If the CustomResourceDefinition of a cluster does not have these fields, use the equivalent annotations.

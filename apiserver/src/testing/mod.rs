@@ -38,6 +38,7 @@ pub(crate) const SETTINGS: ApiServerSettings = ApiServerSettings {
     enabled: true,
     apis: vmpool_platforms::removal::APIS,
     accept_within: Duration::from_secs(25),
+    autoscales: false,
     request_timeout: Duration::from_secs(12),
 };
 

@@ -158,6 +158,16 @@ true
 {{- end -}}
 {{- end }}
 
+{{/* "true" if autoscalers of pools are enabled. Fails without pools. */}}
+{{- define "vmpool.autoscalers" -}}
+{{- if .Values.featureGates.PoolAutoscaler -}}
+{{- if not .Values.featureGates.VirtualMachinePool -}}
+{{- fail "featureGates.PoolAutoscaler requires featureGates.VirtualMachinePool" -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end }}
+
 {{/*
 The platforms that the controller reconciles, with commas; `auto` if it finds them itself. Fails if there is none, except that without the
 feature gate no platform is needed.

@@ -63,14 +63,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         format!("annotation {}: {name} is no setting, so it has no effect", annotations::NAME_GENERATION)
     }));
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
-    let text = object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::SCALE_IN_TARGETS));
-    let record = RemovalRecord::parse(text.map(String::as_str).unwrap_or_default()).unwrap_or_else(|error| {
-        validation_errors.push(limits::shorten_message(format!(
-            "annotation {}: {error}, so no machine is created or removed until it is corrected",
-            annotations::SCALE_IN_TARGETS
-        )));
-        RemovalRecord::default()
-    });
+    let record = read_removal_record(object, &mut validation_errors);
     validation_errors.extend(hold_error(&object.metadata, annotations::MACHINES_OF, &id));
     let removed = annotations_of_pool.and_then(|map| map.get(annotations::REMOVED_MACHINES));
     let PoolSettings {
@@ -149,6 +142,18 @@ fn rollout_policy(update: UpdateMode, budget: DisruptionBudget) -> RolloutPolicy
         }
     }
     rollout
+}
+
+/// The removal record. While it cannot be read, the pool is invalid.
+fn read_removal_record(object: &KubeVirtPoolObject, validation_errors: &mut Vec<String>) -> RemovalRecord {
+    let text = object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::SCALE_IN_TARGETS));
+    RemovalRecord::parse(text.map(String::as_str).unwrap_or_default()).unwrap_or_else(|error| {
+        validation_errors.push(limits::shorten_message(format!(
+            "annotation {}: {error}, so no machine is created or removed until it is corrected",
+            annotations::SCALE_IN_TARGETS
+        )));
+        RemovalRecord::default()
+    })
 }
 
 /// The order and the selection of a policy. A selection that cannot be read selects no machine.

@@ -8,6 +8,7 @@
 //! the number of time series is bounded.
 
 mod api;
+mod autoscalers;
 mod disks;
 mod followed;
 mod images;
@@ -37,6 +38,7 @@ use vmpool_runtime::metric_table;
 use vmpool_runtime::metrics::{Description, FloatGauge, MetricsPage, MetricsRegistry, family_with_series};
 
 pub use api::{ApiMetrics, RequestLayer};
+pub(crate) use autoscalers::{AutoscalerMetrics, ScaleDirection, ShownAutoscaler};
 pub(crate) use disks::{DiskCounts, DiskMetrics};
 pub(crate) use images::{HealReason, HealResult, ImageMetrics, ShownImage, ShownImages, SourceLabel};
 pub use label_values::WriteKind;
@@ -78,6 +80,8 @@ pub struct ControllerMetrics {
     pub(crate) wrappers: WrapperMetrics,
     /// Instance types and preferences.
     pub(crate) types: TypeMetrics,
+    /// Autoscalers.
+    pub(crate) autoscalers: AutoscalerMetrics,
     leadership: LeadershipMetrics,
     caches: CacheMetrics,
     platforms: PlatformGauges,
@@ -135,6 +139,7 @@ impl ControllerMetrics {
             images: ImageMetrics::new(registry),
             wrappers: WrapperMetrics::new(registry),
             types: TypeMetrics::new(registry),
+            autoscalers: AutoscalerMetrics::new(registry),
             caches: CacheMetrics::new(registry),
             live: LiveGauges::new(registry, env),
             lease: Mutex::new(None),
@@ -192,6 +197,7 @@ impl ControllerMetrics {
             self.images.refresh();
             self.wrappers.refresh();
             self.types.refresh();
+            self.autoscalers.refresh();
         })
     }
 

@@ -7,6 +7,7 @@ mod create;
 mod delete;
 mod disk;
 mod finalizer;
+mod machine_patch;
 mod outcome;
 mod overridden;
 mod pool;

@@ -13,13 +13,10 @@ use std::time::Duration;
 
 use tracing::Instrument;
 use vmpool_engine::failure::PoolFailure;
-use vmpool_engine::plan::PoolSnapshot;
+use vmpool_engine::plan::{ExpiredDrain, PoolSnapshot};
 use vmpool_engine::scale_up::provisioning::count_provisioning;
 use vmpool_engine::status::{Availability, find_delaying_limit, find_detached_disks, first_start_problem};
 use vmpool_engine::{ObservedPool, Plan, compute_status};
-use vmpool_engine::plan::{ExpiredDrain, PoolSnapshot};
-use vmpool_engine::status::{Availability, find_detached_disks, first_start_problem};
-use vmpool_engine::{ObservedPool, Plan, Pool, compute_status};
 use vmpool_kit::object::object_version;
 use vmpool_kit::passes::PassEnd;
 use vmpool_kit::queue::Requeue;

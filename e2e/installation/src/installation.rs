@@ -34,6 +34,12 @@ pub const AUDIT_RULES: &str = r#"
   - group: pool.kubevirt.io
     resources: ["virtualmachinepools", "virtualmachinepools/*"]
 - level: Request
+  users: ["system:serviceaccount:vmpool-system:vmpool-controller"]
+  verbs: [patch]
+  resources:
+  - group: kubevirt.io
+    resources: ["virtualmachines"]
+- level: Request
   verbs: [delete]
   resources:
   - group: virtualization.deckhouse.io

@@ -3,8 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use vmpool_api::kubevirt::finalizers;
-
 use super::Violation;
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::RecordedState;
@@ -18,14 +16,13 @@ pub fn check_finalizers(state: &RecordedState) -> Vec<Violation> {
 }
 
 fn of_machine(machine: &JsonObject, pools: &BTreeSet<&str>) -> Option<Violation> {
-    let all = machine.at("/metadata/finalizers").as_array();
-    let has = all.is_some_and(|all| all.iter().any(|finalizer| finalizer == finalizers::POOL));
     let name = machine.name();
-    let what = match (has, pools.contains(machine.owner_uid()), machine.is_terminating()) {
-        (true, false, _) => format!("machine {name} has the finalizer of a pool, but no pool"),
-        (true, true, true) => format!("the finalizer of the pool holds the deleted machine {name}"),
-        (false, true, false) => format!("machine {name} of a pool lacks the finalizer"),
-        _ => return None,
-    };
+    let what =
+        match (machine.has_pool_finalizer(), pools.contains(machine.owner_uid()), machine.is_terminating()) {
+            (true, false, _) => format!("machine {name} has the finalizer of a pool, but no pool"),
+            (true, true, true) => format!("the finalizer of the pool holds the deleted machine {name}"),
+            (false, true, false) => format!("machine {name} of a pool lacks the finalizer"),
+            _ => return None,
+        };
     Some(Violation { invariant: "I9", what })
 }

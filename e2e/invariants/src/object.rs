@@ -9,8 +9,8 @@ use std::sync::Arc;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject};
 use serde_json::Value;
-use vmpool_api::OwnerIdentity;
 use vmpool_api::v1alpha2::{GROUP, VERSION};
+use vmpool_api::{OwnerIdentity, kubevirt};
 
 /// The kinds that scenarios use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -186,6 +186,18 @@ impl JsonObject {
             return self.condition("Ready").is_some_and(|ready| ready["status"] == "True");
         }
         ["Running", "Migrating"].contains(&self.phase())
+    }
+
+    /// Whether it has the finalizer of the pools of KubeVirt.
+    pub fn has_pool_finalizer(&self) -> bool {
+        let mut finalizers = self.at("/metadata/finalizers").as_array().into_iter().flatten();
+        finalizers.any(|finalizer| finalizer == kubevirt::finalizers::POOL)
+    }
+
+    /// The memory in a machine's spec.
+    pub fn memory(&self) -> &str {
+        let guest = "/spec/template/spec/domain/memory/guest";
+        self.text(if self.is_kubevirt() { guest } else { "/spec/memory/size" })
     }
 
     /// The condition of this type, if present.

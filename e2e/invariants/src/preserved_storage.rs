@@ -64,14 +64,9 @@ pub fn check_preserved_storage(history: &RecordedHistory, actions: &UserActions)
     found
 }
 
-/// The finalizer by which the controller sees a deletion before the storage goes.
-const POOL_FINALIZER: &str = "pool.kubevirt.io/finalizer";
-
 /// Whether the controller has seen a machine: one that a user gave to the pool has no finalizer before.
 fn is_under_control(machine: &JsonObject, actions: &UserActions) -> bool {
-    let finalizers = machine.at("/metadata/finalizers").as_array();
-    let mut finalizers = finalizers.into_iter().flatten();
-    !actions.returned.contains(machine.uid()) || finalizers.any(|finalizer| finalizer == POOL_FINALIZER)
+    !actions.returned.contains(machine.uid()) || machine.has_pool_finalizer()
 }
 
 /// The annotation of a claimed machine.

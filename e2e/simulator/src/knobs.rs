@@ -21,6 +21,13 @@ pub const CONFIG_MAP: &str = "simulator-knobs";
 /// The value of the knob `address` for a guest without an address.
 pub const NO_ADDRESS: &str = "none";
 
+/// A guest that a user paused.
+pub const PAUSED: &str = "Paused";
+/// A guest that moves to a different node.
+pub const MIGRATING: &str = "Migrating";
+/// The values of the knob `guest-state`.
+pub const GUEST_STATES: [&str; 2] = [PAUSED, MIGRATING];
+
 /// The knobs of one object or one namespace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Knobs {
@@ -71,6 +78,18 @@ pub struct Knobs {
     pub live_update: Option<bool>,
     /// KubeVirt: the guest cannot be migrated, so that it gets no CPU sockets and no memory while it runs.
     pub hold_hot_plug: Option<bool>,
+    /// KubeVirt: how often the machine controller writes the status of a machine for each change of it.
+    pub status_writes: Option<u64>,
+    /// KubeVirt: specs of machines and instances lose what Go's encoder drops.
+    pub go_encoding: Option<bool>,
+    /// KubeVirt: a running machine needs a restart, also right after one.
+    pub restart_required: Option<bool>,
+    /// KubeVirt: the state of a running guest, one of [`GUEST_STATES`].
+    pub guest_state: Option<String>,
+    /// KubeVirt: the VirtualMachineSnapshot of this name is being taken of the machine.
+    pub snapshot_in_progress: Option<String>,
+    /// KubeVirt: the machine is being restored by the VirtualMachineRestore of this name, and does not start.
+    pub restore_in_progress: Option<String>,
     /// CDI: a DataVolume is deleted when its copy has succeeded; the claim then belongs to the machine.
     pub collect_data_volumes: Option<bool>,
     /// CDI: the DataVolume enters this phase and stays in it.
@@ -166,6 +185,12 @@ impl Knobs {
             "node-loss" => self.node_loss = Some(plain(value).map_err(wrong)?),
             "live-update" => self.live_update = Some(plain(value).map_err(wrong)?),
             "hold-hot-plug" => self.hold_hot_plug = Some(plain(value).map_err(wrong)?),
+            "status-writes" => self.status_writes = Some(count_of_writes(value).map_err(wrong)?),
+            "go-encoding" => self.go_encoding = Some(plain(value).map_err(wrong)?),
+            "restart-required" => self.restart_required = Some(plain(value).map_err(wrong)?),
+            "guest-state" => self.guest_state = Some(one_of(value, &GUEST_STATES).map_err(wrong)?),
+            "snapshot-in-progress" => self.snapshot_in_progress = Some(value.to_owned()),
+            "restore-in-progress" => self.restore_in_progress = Some(value.to_owned()),
             "collect-datavolumes" => self.collect_data_volumes = Some(plain(value).map_err(wrong)?),
             "hold-phase" => self.hold_phase = Some(value.to_owned()),
             "import-error" => {
@@ -194,6 +219,18 @@ fn count(value: &str) -> Result<u64, String> {
         "true" => Ok(u64::MAX),
         "false" => Ok(0),
         number => plain(number),
+    }
+}
+
+/// With more writes, a machine would change for ever.
+const MOST_WRITES: u64 = 100;
+
+fn count_of_writes(value: &str) -> Result<u64, String> {
+    let writes: u64 = plain(value)?;
+    if (1..=MOST_WRITES).contains(&writes) {
+        Ok(writes)
+    } else {
+        Err(format!("expected a number from 1 to {MOST_WRITES}"))
     }
 }
 

@@ -13,6 +13,7 @@ pub use parts::PoolScaleDownPolicy;
 
 use super::condition::ready_replicas;
 use super::faults;
+use super::guests::memory_patch;
 use super::pool::PoolHandle;
 use super::state::ScenarioWorld;
 
@@ -102,6 +103,23 @@ impl<'w> ScenarioPoolBuilder<'w> {
             template["reclaim"] = json!({ "onScaleDown": "Retain", "keep": keep, "ttl": ttl });
         }
         with
+    }
+
+    /// Lets the controller restart machines by itself when a change of the template needs that. Pools of
+    /// KubeVirt do so by default.
+    pub fn automatic_restarts(self) -> Self {
+        match self.world.platform() {
+            TestedPlatform::Dvp => self.with(&json!({ "spec": { "virtualMachineTemplate": { "spec": {
+                "disruptions": { "restartApprovalMode": "Automatic" },
+            } } } })),
+            TestedPlatform::KubeVirt => self,
+        }
+    }
+
+    /// Gives the machines this memory.
+    pub fn memory(self, size: &str) -> Self {
+        let patch = memory_patch(self.world.platform(), size);
+        self.with(&patch)
     }
 
     /// Sets a simulator setting for every machine of the pool, as an annotation in the template.

@@ -111,6 +111,13 @@ pub fn ready_replicas(count: i64) -> PoolPredicate {
     })
 }
 
+/// `spec.replicas` has this value.
+pub fn desired_replicas(replicas: i64) -> PoolPredicate {
+    PoolPredicate::new(format!("spec.replicas of {replicas}"), move |view| {
+        view.pool().is_some_and(|pool| pool.number("/spec/replicas") == Some(replicas))
+    })
+}
+
 /// A number in the pool's status, such as `replicas`, has this value.
 pub fn status_number(field: &str, value: i64) -> PoolPredicate {
     let pointer = format!("/status/{field}");
@@ -125,6 +132,19 @@ pub fn pool_condition(condition_type: &str, status: &str, reason: &str) -> PoolP
     PoolPredicate::new(format!("condition {condition_type}={status}/{reason}"), move |view| {
         let found = view.pool().and_then(|pool| pool.condition(&condition_type));
         found.is_some_and(|found| found["status"] == status.as_str() && found["reason"] == reason.as_str())
+    })
+}
+
+/// The pool is ready and waits for nothing, and its last creates, deletes and updates succeeded.
+pub fn pool_is_ready() -> PoolPredicate {
+    PoolPredicate::new("a pool that is ready", |view| {
+        let status = |condition_type: &str| Some(view.pool()?.condition(condition_type)?["status"].clone());
+        let has =
+            |condition_type: &str, expected: &str| status(condition_type).is_some_and(|is| is == expected);
+        has("Ready", "True")
+            && has("Reconciling", "False")
+            && has("Stalled", "False")
+            && status("ReplicaFailure").is_none()
     })
 }
 
@@ -181,6 +201,29 @@ pub fn has_machine(machine: &JsonObject) -> PoolPredicate {
     let (uid, name) = (machine.uid().to_owned(), machine.name().to_owned());
     PoolPredicate::new(format!("machine {name}"), move |view| {
         view.state.get(TestedKind::Machine, &uid).is_some()
+    })
+}
+
+/// The guest of the machine with this UID does not run, and the machine exists.
+pub fn guest_is_stopped(machine: &JsonObject) -> PoolPredicate {
+    let (uid, name) = (machine.uid().to_owned(), machine.name().to_owned());
+    PoolPredicate::new(format!("a stopped machine {name}"), move |view| {
+        view.state.get(TestedKind::Machine, &uid).is_some_and(|machine| !machine.is_running())
+    })
+}
+
+/// All machines that are not terminating have this value of a label.
+pub fn machines_labeled(key: &str, value: Option<&'static str>) -> PoolPredicate {
+    let key = key.to_owned();
+    PoolPredicate::new(format!("machines with label {key} of {value:?}"), move |view| {
+        view.live().all(|machine| machine.label(&key) == value)
+    })
+}
+
+/// All machines that are not terminating have this memory in their spec.
+pub fn machines_with_memory(size: &'static str) -> PoolPredicate {
+    PoolPredicate::new(format!("machines with {size} of memory"), move |view| {
+        view.live().all(|machine| machine.memory() == size)
     })
 }
 

@@ -10,7 +10,7 @@ use kube::api::DeleteParams;
 use vmpool_installation::programs::{Accounts, ControllerProgram};
 use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_invariants::recorder::RecordedHistory;
-use vmpool_invariants::{Violation, disk_collection, leftovers, settled, shared_disks};
+use vmpool_invariants::{Violation, disk_collection, finalizers, leftovers, settled, shared_disks};
 use vmpool_test_cluster::deadline::Deadline;
 use vmpool_test_cluster::error::{Error, Result};
 
@@ -58,9 +58,18 @@ impl ScenarioWorld {
             .flat_map(|pool| settled::status_errors(pool, &PoolView { state, uid: pool.uid() }.machines()));
         let shared = shared_disks::check_shared_disks(state);
         errors
+            .chain(finalizers::check_finalizers(state))
             .chain(disk_collection::check_disk_garbage_collection(state, Timestamp::now()))
             .chain(shared)
             .collect()
+    }
+
+    /// What would be wrong if nothing changed any more: errors in the status of pools, and what is left of
+    /// deleted ones.
+    pub fn errors_at_rest(&self) -> Vec<Violation> {
+        let mut found = self.errors();
+        found.extend(leftovers::check_leftovers(&self.recorder().history()));
+        found
     }
 
     /// Waits until nothing remains of deleted pools (I9).

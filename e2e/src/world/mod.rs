@@ -25,6 +25,7 @@ mod defaults;
 mod end;
 mod faults;
 mod foreign;
+mod guests;
 mod mutations;
 mod objects;
 mod pool;
@@ -52,12 +53,14 @@ pub use mutations::{CreateChange, CreateMutationPolicy};
 pub use pool::{PoolDeletion, PoolHandle};
 pub use removal::{AggregatedApiResponse, KUBEVIRT_SUBRESOURCES, RemovalRequestBuilder, SUBRESOURCES};
 pub use state::{DEADLINE, SETTLE, ScenarioWorld};
+pub use wait::until_after_second;
 
 use vmpool_installation::installation::ClusterInstallation;
 use vmpool_invariants::object::TestedKind;
 use vmpool_invariants::platform::TestedPlatform;
 use vmpool_invariants::recorder::Recorder;
 use vmpool_test_cluster::access::Access;
+use vmpool_test_cluster::control_plane::AuditMark;
 use vmpool_test_cluster::error::{Error, Result};
 
 use self::state::Audited;
@@ -112,19 +115,21 @@ impl ScenarioWorld {
     /// [`Error::Api`].
     pub async fn beside(&self, platform: TestedPlatform) -> Result<Self> {
         let next = self.access.audit_mark();
-        let recorder = Recorder::start_on(platform, self.access.client.clone(), &self.namespace).await?;
-        Ok(Self {
-            platform,
-            name: self.name.clone(),
-            namespace: self.namespace.clone(),
-            access: self.access.clone(),
-            installation: self.installation.clone(),
-            controllers: Mutex::new(self.controllers()),
-            recorder,
-            user_actions: Mutex::default(),
-            audit: Mutex::new(Audited::from_mark(next)),
-            begun: Instant::now(),
-        })
+        let (namespace, access) = (self.namespace.clone(), self.access.clone());
+        let world = Self::record(platform, &self.name, namespace, access, next).await?;
+        *world.controllers.lock() = self.controllers();
+        Ok(Self { installation: self.installation.clone(), ..world })
+    }
+
+    /// A world in an existing namespace, whose programs the caller starts. Its steps check no invariants: the
+    /// caller checks them at the end, with [`ScenarioWorld::check_with`].
+    ///
+    /// # Errors
+    /// [`Error::Api`].
+    pub async fn in_namespace(platform: TestedPlatform, namespace: &str, access: Access) -> Result<Self> {
+        let next = access.audit_mark();
+        let world = Self::record(platform, namespace, namespace.to_owned(), access, next).await?;
+        Ok(Self { checks_steps: false, ..world })
     }
 
     async fn open(
@@ -141,18 +146,31 @@ impl ScenarioWorld {
             .create(&PostParams::default(), &object)
             .await
             .map_err(Error::api(format!("creating the namespace {namespace}")))?;
-        let recorder = Recorder::start_on(platform, access.client.clone(), &namespace).await?;
         tracing::info!(scenario = name, namespace, "begins");
+        let world = Self::record(platform, name, namespace, access, next).await?;
+        Ok(Self { installation, ..world })
+    }
+
+    /// A world without programs that records the namespace from now on.
+    async fn record(
+        platform: TestedPlatform,
+        name: &str,
+        namespace: String,
+        access: Access,
+        next: AuditMark,
+    ) -> Result<Self> {
+        let recorder = Recorder::start_on(platform, access.client.clone(), &namespace).await?;
         Ok(Self {
             platform,
             name: name.to_owned(),
             namespace,
             access,
-            installation,
+            installation: None,
             controllers: Mutex::default(),
             recorder,
             user_actions: Mutex::default(),
             audit: Mutex::new(Audited::from_mark(next)),
+            checks_steps: true,
             begun: Instant::now(),
         })
     }

@@ -8,7 +8,9 @@ use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_test_cluster::error::{Error, Result};
 
 use super::condition::{PoolPredicate, PoolView, negate_condition, pool_exists};
+use super::guests::memory_patch;
 use super::state::{DEADLINE, ScenarioWorld};
+use super::wait::until_after_second;
 
 /// The propagation policy of a pool's deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,6 +141,23 @@ impl<'w> PoolHandle<'w> {
         self.world.check().await
     }
 
+    /// Changes the memory in the template, which needs a restart of the guests.
+    ///
+    /// # Errors
+    /// As for [`PoolHandle::edit`].
+    pub async fn change_memory(&self, size: &str) -> Result<()> {
+        self.edit(&memory_patch(self.world.platform(), size)).await
+    }
+
+    /// Changes labels of the machines in the template; null removes one.
+    ///
+    /// # Errors
+    /// As for [`PoolHandle::edit`].
+    pub async fn change_labels(&self, labels: &Value) -> Result<()> {
+        self.edit(&json!({ "spec": { "virtualMachineTemplate": { "metadata": { "labels": labels } } } }))
+            .await
+    }
+
     /// Changes the stored device list and the disk templates.
     ///
     /// # Errors
@@ -152,6 +171,17 @@ impl<'w> PoolHandle<'w> {
         let machine = json!({ "spec": { "blockDeviceRefs": devices } });
         let spec = json!({ "virtualDiskTemplates": templates, "virtualMachineTemplate": machine });
         self.edit(&json!({ "spec": spec })).await
+    }
+
+    /// Waits until machines that are created from now on are younger than all that exist: creation timestamps
+    /// have a resolution of one second.
+    ///
+    /// # Errors
+    /// [`Error::Api`], [`Error::Deadline`].
+    pub async fn until_next_are_younger(&self) -> Result<()> {
+        let machines = self.machines().await?;
+        let created = machines.iter().map(|machine| machine.text("/metadata/creationTimestamp"));
+        until_after_second(created.max().unwrap_or_default()).await
     }
 
     /// Deletes the pool, without waiting for its machines: see [`PoolHandle::leaves_nothing`].

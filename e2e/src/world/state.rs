@@ -33,6 +33,8 @@ pub struct ScenarioWorld {
     pub(super) recorder: Recorder,
     pub(super) user_actions: Mutex<UserActions>,
     pub(super) audit: Mutex<Audited>,
+    /// Whether each step checks the invariants.
+    pub(super) checks_steps: bool,
     pub(super) begun: Instant,
 }
 

@@ -2,13 +2,28 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use vmpool_invariants::recorder::{RecordedChange, RecordedHistory};
 use vmpool_test_cluster::deadline::Stopwatch;
 use vmpool_test_cluster::error::{Error, Result};
+use vmpool_test_cluster::poll;
 
 use super::condition::{PoolPredicate, PoolView};
 use super::report;
-use super::state::ScenarioWorld;
+use super::state::{DEADLINE, ScenarioWorld};
+
+/// Waits until the second of a timestamp is over, so that one that is written from now on is later.
+///
+/// # Errors
+/// [`Error::Deadline`].
+pub async fn until_after_second(timestamp: &str) -> Result<()> {
+    let what = || format!("a second after {timestamp}");
+    poll::poll_until(what, DEADLINE, async || {
+        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        Ok(if now.as_str() > timestamp { Ok(()) } else { Err(now) })
+    })
+    .await
+}
 
 impl ScenarioWorld {
     /// Waits until a pool's condition holds.

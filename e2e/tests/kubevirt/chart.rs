@@ -8,13 +8,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
+use vmpool_e2e::wait::eventually;
 use vmpool_installation::installation::{
     ClusterInstallation, GuardOptions, cluster_options, kubevirt_definitions,
 };
 use vmpool_installation::release::helm_program;
 use vmpool_installation::workspace_root;
 use vmpool_test_cluster::control_plane::ControlPlane;
-use vmpool_test_cluster::deadline::Deadline;
 use vmpool_test_cluster::process;
 
 use crate::documented;
@@ -144,9 +144,9 @@ async fn targeted_removal(world: &KubeVirtWorld<'_>) -> Result<()> {
         "a dry run or a refused removal scales the pool"
     );
 
-    world.checks.actions().request_removal(std::slice::from_ref(&target));
+    world.user_actions().request_removal(std::slice::from_ref(&target));
     accepted(place, EDITOR, Method::POST, &removal(""), &first).await?;
-    world.checks.actions().completed_removals.insert(target, "p-0".to_owned());
+    world.user_actions().completed_removals.insert(target, "p-0".to_owned());
     ensure!(world.pool("p").await?["spec"]["replicas"] == 2);
     world.until_ready(&["p-1", "p-2"]).await?;
     world.is_settled().await?;
@@ -347,16 +347,11 @@ async fn machines_are_validated(place: &TestNamespace<'_>) -> Result<()> {
     unlucky["metadata"]["name"] = json!("unlucky");
     // The API server needs a moment until a policy is in effect.
     let all = format!("{}?dryRun=All", pools("v1beta1"));
-    let deadline = Deadline::after(Duration::from_secs(30));
-    let text = loop {
-        match place.send_as(EDITOR, Method::POST, &all, &unlucky).await? {
-            Err(status) => break status.message,
-            Ok(_) if deadline.is_over() => {
-                anyhow::bail!("the pool is accepted although its machines would not be")
-            }
-            Ok(_) => tokio::time::sleep(Duration::from_millis(200)).await,
-        }
-    };
+    let text = eventually("the pool is refused", Duration::from_secs(30), async || {
+        let answer = place.send_as(EDITOR, Method::POST, &all, &unlucky).await?;
+        Ok(answer.map_or_else(|status| Ok(status.message), |_| Err("it is accepted".to_owned())))
+    })
+    .await?;
     ensure!(text.contains("thirteen gigabytes are unlucky") && text.contains("K27"), "{text}");
     // The account of the webhook creates no machine except as a dry run.
     let machine = json!({

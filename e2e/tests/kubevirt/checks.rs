@@ -1,23 +1,20 @@
 //! What holds at the end of every scenario: the invariants over the history of its namespace, and what the
 //! simulator has recorded.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use jiff::Timestamp;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
+use vmpool_e2e::wait::eventually;
+use vmpool_e2e::world::ScenarioWorld;
 use vmpool_installation::programs::Accounts;
-use vmpool_invariants::object::{JsonObject, TestedKind};
+use vmpool_invariants::object::TestedKind;
 use vmpool_invariants::platform::TestedPlatform;
-use vmpool_invariants::recorder::{RecordedHistory, Recorder};
-use vmpool_invariants::{UserActions, Violation, finalizers, leftovers, settled, shared_disks};
-use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark, ControlPlane};
-use vmpool_test_cluster::deadline::Deadline;
-
-use crate::TestNamespace;
-
-/// The ConfigMap in which the simulator records violations.
-const VIOLATIONS: &str = "simulator-violations";
+use vmpool_invariants::recorder::RecordedHistory;
+use vmpool_invariants::{UserActions, Violation};
+use vmpool_test_cluster::control_plane::AuditEntry;
 
 /// How long the status of pools and the garbage collector may need after a scenario.
 const REST: Duration = Duration::from_secs(40);
@@ -25,36 +22,16 @@ const REST: Duration = Duration::from_secs(40);
 /// Accounts whose deletions are no actions of users.
 const OTHERS: [&str; 2] = [":vmpool-simulator", ":generic-garbage-collector"];
 
-/// The recorded history of a namespace.
+/// The checks of a world.
 pub(crate) struct Checks {
-    recorder: Recorder,
-    since: AuditMark,
-    actions: Mutex<UserActions>,
+    scenario: Arc<ScenarioWorld>,
     /// Fields of the status that the definition of pools lacks.
     pruned: Mutex<Vec<String>>,
 }
 
 impl Checks {
-    /// Begins to record.
-    pub(crate) async fn start(cluster: &ControlPlane, namespace: &str) -> Result<Self> {
-        let since = cluster.audit_mark();
-        let recorder = Recorder::start_on(TestedPlatform::KubeVirt, cluster.admin(), namespace).await?;
-        Ok(Self { recorder, since, actions: Mutex::default(), pruned: Mutex::default() })
-    }
-
-    /// The actions of users that the audit log does not show. Deletions and returns of machines are read from
-    /// there.
-    pub(crate) fn actions(&self) -> MutexGuard<'_, UserActions> {
-        self.actions.lock()
-    }
-
-    /// The recorded states of the machine with this name, in their order. A state in which it was removed is
-    /// the last one before.
-    pub(crate) async fn states_of(&self, machine: &str) -> Result<Vec<JsonObject>> {
-        self.recorder.catch_up().await?;
-        let history = self.recorder.history();
-        let of = history.changes().iter().filter(|change| change.kind == TestedKind::Machine);
-        Ok(of.map(|change| change.object.clone()).filter(|object| object.name() == machine).collect())
+    pub(crate) fn of(scenario: Arc<ScenarioWorld>) -> Self {
+        Self { scenario, pruned: Mutex::default() }
     }
 
     /// The definition of pools lacks these fields, so that their values cannot be wrong.
@@ -67,41 +44,21 @@ impl Checks {
 
     /// Waits until the status of all pools is correct and nothing of deleted pools is left, and checks every
     /// invariant.
-    pub(crate) async fn end(&self, place: &TestNamespace<'_>) -> Result<()> {
-        let deadline = Deadline::after(REST);
-        loop {
-            self.recorder.catch_up().await?;
-            let mut found = at_rest(&self.recorder.history());
-            let pruned = self.pruned.lock().clone();
-            found
-                .retain(|error| !pruned.iter().any(|field| error.what.contains(&format!("status.{field} "))));
-            if found.is_empty() {
-                break;
-            }
-            if deadline.is_over() {
-                return fail_on(&found);
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        let (audit, _) = place.cluster.access().audit_of(place.namespace, self.since)?;
-        let mut found = {
-            let history = self.recorder.history();
-            let actions = of_users(&history, &audit, self.actions().clone());
-            vmpool_invariants::check_history(&history, &actions, &audit, &Accounts::controller_user())
-        };
-        found.extend(of_simulator(place).await?);
-        fail_on(&found)
+    pub(crate) async fn end(&self) -> Result<()> {
+        let (scenario, pruned) = (&self.scenario, self.pruned.lock().clone());
+        let is_pruned =
+            |error: &Violation| pruned.iter().any(|field| error.what.contains(&format!("status.{field} ")));
+        eventually("the world is at rest", REST, async || {
+            scenario.recorder().catch_up().await?;
+            let errors = scenario.errors_at_rest().into_iter().filter(|error| !is_pruned(error));
+            let errors: Vec<String> = errors.map(|error| error.to_string()).collect();
+            Ok(if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) })
+        })
+        .await?;
+        let actions = scenario.user_actions().clone();
+        let actions = of_users(&scenario.recorder().history(), &scenario.audit()?, actions);
+        Ok(scenario.check_with(&actions).await?)
     }
-}
-
-/// What is wrong with the current state, if nothing changes any more.
-fn at_rest(history: &RecordedHistory) -> Vec<Violation> {
-    let state = history.state();
-    let pools = state.all(TestedKind::Pool).filter(|pool| !pool.is_terminating());
-    let errors = pools.flat_map(|pool| settled::status_errors(pool, &state.machines_of_pool(pool.uid())));
-    let errors =
-        errors.chain(shared_disks::check_shared_disks(state)).chain(leftovers::check_leftovers(history));
-    errors.chain(finalizers::check_finalizers(state)).collect()
 }
 
 /// Adds the deletions and returns of machines by users.
@@ -140,27 +97,4 @@ fn of_users(history: &RecordedHistory, audit: &[AuditEntry], mut actions: UserAc
         }
     });
     actions
-}
-
-/// I3: a disk was mounted twice, or deleted while it was mounted.
-async fn of_simulator(place: &TestNamespace<'_>) -> Result<Vec<Violation>> {
-    let path = format!("/api/v1/namespaces/{}/configmaps/{VIOLATIONS}", place.namespace);
-    let map = match place.send(http::Method::GET, &path, &serde_json::Value::Null).await? {
-        Ok(map) => map,
-        Err(status) if status.code == 404 => return Ok(Vec::new()),
-        Err(status) => bail!("reading the violations of the simulator: {}", status.message),
-    };
-    let data = map["data"].as_object().cloned().unwrap_or_default();
-    Ok(data
-        .into_iter()
-        .map(|(key, what)| Violation { invariant: "I3", what: format!("{key}: {what}") })
-        .collect())
-}
-
-fn fail_on(found: &[Violation]) -> Result<()> {
-    if found.is_empty() {
-        return Ok(());
-    }
-    let lines: Vec<String> = found.iter().map(ToString::to_string).collect();
-    bail!("{} violations:\n{}", lines.len(), lines.join("\n"))
 }

@@ -287,10 +287,17 @@ async fn store(world: &KubeVirtWorld<'_>, machine: &str, labels: &Value, object:
         }] },
     });
     world.place.ask(Method::POST, &revisions(world), &revision).await?;
-    let path = format!("{}/{machine}/status", world.place.path(API_VERSION, "VirtualMachine")?);
     let mut reference = owner["spec"]["instancetype"].clone();
     reference["controllerRevisionRef"] = json!({ "name": name });
-    world.place.ask(Method::PATCH, &path, &json!({ "status": { "instancetypeRef": reference } })).await?;
+    world
+        .place
+        .patch(
+            API_VERSION,
+            "VirtualMachine",
+            &format!("{machine}/status"),
+            &json!({ "status": { "instancetypeRef": reference } }),
+        )
+        .await?;
     Ok(name)
 }
 

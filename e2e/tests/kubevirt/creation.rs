@@ -1,6 +1,6 @@
 //! What a pool finds when it is created, and what it leaves when it is deleted.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::POOL_API_VERSION;
@@ -13,12 +13,6 @@ use crate::world::{KubeVirtWorld, all_of, condition, has_finalizer, text, with_w
 const REVISION: &str = "/metadata/labels/kubevirt.io~1vm-pool-revision-name";
 
 const FOREIGN: &str = "gitops.example.com/keep";
-
-fn slow(mut spec: Value) -> Value {
-    spec["virtualMachineTemplate"]["metadata"]["annotations"] =
-        json!({ "simulator.vmpool.dev/stop-delay": "4s" });
-    spec
-}
 
 async fn until_gone(world: &KubeVirtWorld<'_>, pool: &str) -> Result<()> {
     world
@@ -89,7 +83,7 @@ async fn with_one_edit(world: &KubeVirtWorld<'_>) -> Result<()> {
     world.until_memory(&["edit-0", "edit-1", "edit-2", "edit-3"], "2Gi").await?;
     // No new machine ever had the old template, and the others were updated in place.
     for name in ["edit-2", "edit-3"] {
-        for state in world.checks.states_of(name).await? {
+        for state in world.states_of(name).await? {
             let guest = state.text("/spec/template/spec/domain/memory/guest");
             ensure!(guest == "2Gi" && state.text(REVISION) == "edit-2", "{name} was created with {guest}");
         }
@@ -101,64 +95,24 @@ async fn with_one_edit(world: &KubeVirtWorld<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A pool is deleted and created again under its name while its former machines terminate.
-async fn created_again(world: &KubeVirtWorld<'_>) -> Result<()> {
-    world.create("again", &slow(bare("again", 2))).await?;
-    let former = world.until_ordinals("again", &[0, 1]).await?;
-    world.delete_pool("again", "Background").await?;
-    until_gone(world, "again").await?;
-    let mut spec = bare("again", 2);
-    spec["virtualMachineTemplate"]["spec"]["template"]["spec"]["domain"]["memory"]["guest"] = json!("2Gi");
-    world.create("again", &spec).await?;
-    let pool = world.until_status("again", 2).await?;
-    let machines = world
-        .until("the former machines are gone", async || {
-            let machines = world.machines_of("again").await?;
-            let uids: Vec<&Value> = former.values().map(|machine| &machine["metadata"]["uid"]).collect();
-            let left = machines.values().any(|machine| uids.contains(&&machine["metadata"]["uid"]));
-            Ok((!left).then_some(machines))
-        })
-        .await?;
-    ensure!(machines.len() == 2, "{:?}", machines.keys());
-    for (name, machine) in &machines {
-        let owner = text(machine, "/metadata/ownerReferences/0/uid");
-        ensure!(owner == text(&pool, "/metadata/uid"), "{name} has another owner");
-        ensure!(
-            text(machine, "/spec/template/spec/domain/memory/guest") == "2Gi",
-            "{name} has the old template"
-        );
-        let path = format!(
-            "/apis/apps/v1/namespaces/{}/controllerrevisions/{}",
-            world.place.namespace,
-            text(machine, REVISION)
-        );
-        let revision = world.place.ask(Method::GET, &path, &Value::Null).await.context("its revision")?;
-        ensure!(text(&revision, "/metadata/ownerReferences/0/uid") == owner, "a revision of the former pool");
-    }
-    Ok(())
-}
-
-/// Deletions in the foreground, of a paused pool, and beside a pool whose machines have the same labels.
+/// Deletions of a paused pool, and beside a pool whose machines have the same labels.
 async fn deleted(world: &KubeVirtWorld<'_>) -> Result<()> {
-    for name in ["front", "paused", "twin"] {
+    for name in ["paused", "twin"] {
         let mut spec = bare("same", 2);
         spec["paused"] = json!(false);
         world.create(name, &spec).await?;
     }
-    for name in ["front", "paused", "twin"] {
+    for name in ["paused", "twin"] {
         world.until_ordinals(name, &[0, 1]).await?;
     }
     world.patch("paused", &json!({ "spec": { "paused": true } })).await?;
     world.until_condition("paused", "ReplicaPaused", "").await?;
-    world.delete_pool("front", "Foreground").await?;
     world.delete_pool("paused", "Background").await?;
-    for name in ["front", "paused"] {
-        until_gone(world, name).await?;
-        world.until_ordinals(name, &[]).await?;
-    }
+    until_gone(world, "paused").await?;
+    world.until_ordinals("paused", &[]).await?;
     for name in ["twin-0", "twin-1"] {
         let mut had = false;
-        for state in world.checks.states_of(name).await? {
+        for state in world.states_of(name).await? {
             let has = has_finalizer(state.value());
             ensure!(has || !had, "{name} lost the finalizer of its pool");
             had |= has;
@@ -177,10 +131,9 @@ fn pools_respect_what_they_find_and_leave_only_what_is_not_theirs() {
             with_a_foreign_finalizer(&world),
             with_taken_revision_names(&world),
             with_one_edit(&world),
-            created_again(&world),
             deleted(&world),
         );
-        all_of(<[_; 5]>::from(results))?;
+        all_of(<[_; 4]>::from(results))?;
         world.is_settled().await
     });
 }

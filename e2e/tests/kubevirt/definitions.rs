@@ -1,14 +1,12 @@
 //! What clients find out about the kinds: conditions of the CRDs, discovery, columns, descriptions.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::diskimage;
 use vmpool_api::kubevirt::crds::{PLATFORM_CRDS, POOL_CRD};
 use vmpool_e2e::scenario::LIMIT;
-use vmpool_test_cluster::deadline::Deadline;
+use vmpool_e2e::wait::eventually;
 
 use crate::{POOLS, TestNamespace, with_namespace};
 
@@ -98,10 +96,11 @@ fn kubectl_shows_the_columns_in_both_versions() {
 fn kubectl_explains_the_fields_of_a_pool() {
     with_namespace("kubevirt-explain", async |place| {
         // The API server publishes the OpenAPI document a while after it serves a CRD.
-        let deadline = Deadline::after(LIMIT);
-        while place.cluster.kubectl(&["explain", POOLS]).await.is_err() && !deadline.is_over() {
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
+        eventually("pools are explained", LIMIT, async || {
+            let explained = place.cluster.kubectl(&["explain", POOLS]).await;
+            Ok(explained.map(drop).map_err(|error| error.to_string()))
+        })
+        .await?;
         for (field, words) in [
             ("spec.maxUnavailable", "Disruption budget"),
             ("spec.scaleInStrategy.proactive.selectionPolicy.sortPolicy", "AscendingOrder"),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 use vmpool_e2e::documentation;
+use vmpool_e2e::wait::let_time_pass;
 use vmpool_installation::installation::{cluster_options, kubevirt_definitions};
 use vmpool_installation::programs::{Accounts, Chart};
 use vmpool_test_cluster::control_plane::{ControlPlane, ControlPlaneOptions};
@@ -71,7 +72,7 @@ async fn run(world: &KubeVirtWorld<'_>, directory: &Path, step: &Step) -> Result
             let log = world.controller.log_tail(20);
             bail!("{}: {}\n{said}\nlacks {missing:?}\n{log}", step.name, step.run);
         }
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        let_time_pass(Duration::from_millis(200)).await;
     }
 }
 

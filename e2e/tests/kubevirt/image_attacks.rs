@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::diskimage::finalizers::IMAGE_PROTECTION;
+use vmpool_e2e::wait::eventually;
 use vmpool_installation::workspace_root;
-use vmpool_test_cluster::deadline::Deadline;
 
 use crate::{TestNamespace, guarded, run_to_end};
 
@@ -257,17 +257,14 @@ async fn prepare(place: &TestNamespace<'_>) -> Result<()> {
 
 /// Waits until the roles are aggregated and the webhook reviews images.
 async fn until_reviewed(place: &TestNamespace<'_>) -> Result<()> {
-    let deadline = Deadline::after(std::time::Duration::from_mins(1));
-    loop {
-        let probe = image("probe", "http://2130706433/");
-        let answer =
-            place.send_as(MALLORY, Method::POST, &format!("{OWN_IMAGES}?dryRun=All"), &probe).await?;
-        match answer {
-            Err(status) if status.message.contains("rule V1") => return Ok(()),
-            other => ensure!(!deadline.is_over(), "{other:?}"),
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
+    let probe = image("probe", "http://2130706433/");
+    let path = format!("{OWN_IMAGES}?dryRun=All");
+    eventually("the webhook reviews images", std::time::Duration::from_mins(1), async || {
+        let answer = place.send_as(MALLORY, Method::POST, &path, &probe).await?;
+        let reviewed = answer.as_ref().is_err_and(|status| status.message.contains("rule V1"));
+        Ok(if reviewed { Ok(()) } else { Err(format!("{answer:?}")) })
+    })
+    .await
 }
 
 async fn refusal(

@@ -12,11 +12,12 @@ use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::diskimage::API_VERSION;
 use vmpool_api::kubevirt::{self, DATA_VOLUME_API_VERSION, POOL_API_VERSION};
+use vmpool_e2e::wait::{eventually, eventually_true, throughout};
+use vmpool_e2e::world::SETTLE;
 use vmpool_installation::installation::{ClusterInstallation, cluster_options, kubevirt_definitions};
 use vmpool_installation::programs::{Accounts, Chart, ControllerOptions, ControllerProgram};
 use vmpool_installation::workspace_root;
 use vmpool_test_cluster::control_plane::ControlPlane;
-use vmpool_test_cluster::deadline::Deadline;
 
 use crate::image_attacks::documented;
 use crate::{TestNamespace, run_to_end};
@@ -271,13 +272,11 @@ fn without_a_grant_no_object_of_another_namespace_counts_clones_or_creates() {
         let labeled = evil.object(MACHINE.0, MACHINE.1, "labeled").await?.context("the machine is gone")?;
         ensure!(labeled["metadata"]["annotations"]["vmpool.dev/applied-template"] == "{}", "{labeled}");
         // No one of them holds the image when its owner deletes it.
-        let path = format!("{}/debian", images.path(IMAGE.0, IMAGE.1)?);
-        images.ask(Method::DELETE, &path, &Value::Null).await?;
-        let deadline = Deadline::after(Duration::from_mins(1));
-        while images.object(IMAGE.0, IMAGE.1, "debian").await?.is_some() {
-            ensure!(!deadline.is_over(), "the image stays");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        images.delete(IMAGE.0, IMAGE.1, "debian").await?;
+        eventually_true("the image is gone", Duration::from_mins(1), async || {
+            Ok(images.object(IMAGE.0, IMAGE.1, "debian").await?.is_none())
+        })
+        .await?;
         Ok(())
     }));
 }
@@ -337,37 +336,32 @@ fn a_grant_permits_to_clone_one_image_and_ends_with_its_removal() {
             of[source] = named.clone();
             team.put(machine(name, &json!({ "source": of }))).await?;
             until_counted(&images, 3).await.with_context(|| name.to_owned())?;
-            team.remove(MACHINE, name).await?;
+            team.delete(MACHINE.0, MACHINE.1, name).await?;
             until_counted(&images, 2).await.with_context(|| name.to_owned())?;
         }
         // An account goes with its last reference.
-        let path = format!("{}/own", team.path(MACHINE.0, MACHINE.1)?);
-        team.ask(Method::DELETE, &path, &Value::Null).await?;
+        team.delete(MACHINE.0, MACHINE.1, "own").await?;
         until_counted(&images, 1).await?;
-        let deadline = Deadline::after(Duration::from_mins(1));
-        while may("team:builder", "debian").await? {
-            ensure!(!deadline.is_over(), "the account keeps its permission");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        eventually_true("the account loses its permission", Duration::from_mins(1), async || {
+            Ok(!may("team:builder", "debian").await?)
+        })
+        .await?;
         ensure!(may("team:default", "debian").await?);
         // A widened role is corrected.
         let wide = json!({ "rules": [{ "apiGroups": ["cdi.kubevirt.io"], "resources": ["datavolumes/source"],
             "verbs": ["create"] }] });
         images.ask(Method::PATCH, &format!("{ROLES}/{name}"), &wide).await?;
-        let deadline = Deadline::after(Duration::from_mins(1));
-        while may("team:default", "secret").await? {
-            ensure!(!deadline.is_over(), "the role stays wide");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        eventually_true("the role is corrected", Duration::from_mins(1), async || {
+            Ok(!may("team:default", "secret").await?)
+        })
+        .await?;
         // Without the grant nothing may be cloned and nothing counts, and the machine runs on.
-        let path = format!("{}/team", images.path(API_VERSION, "VMDiskImageGrant")?);
-        images.ask(Method::DELETE, &path, &Value::Null).await?;
+        images.delete(API_VERSION, "VMDiskImageGrant", "team").await?;
         until_counted(&images, 0).await?;
-        let deadline = Deadline::after(Duration::from_mins(1));
-        while may("team:default", "debian").await? {
-            ensure!(!deadline.is_over(), "the permission stays");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        eventually_true("the permission is gone", Duration::from_mins(1), async || {
+            Ok(!may("team:default", "debian").await?)
+        })
+        .await?;
         let denied = |wrapper: &Value| reason(wrapper, "ImageReady") == "RefNotPermitted";
         let web = team.until_object(WRAPPER.0, WRAPPER.1, "web", denied).await?;
         ensure!(web["status"]["phase"] == "Ready", "{web}");
@@ -437,12 +431,12 @@ fn the_account_of_the_controller_gives_only_the_permission_to_clone() {
             (Method::POST, BINDINGS, binding(name, "Role", name, &user), "only its own Roles"),
         ];
         // The first requests wait until the API server enforces the policy.
-        let deadline = Deadline::after(Duration::from_mins(1));
         let probe = format!("{ROLES}?dryRun=All");
-        while images.send_as(controller, Method::POST, &probe, &role("other", &rules)).await?.is_ok() {
-            ensure!(!deadline.is_over(), "the policy is not in effect");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        let enforced = async || {
+            let answer = images.send_as(controller, Method::POST, &probe, &role("other", &rules)).await?;
+            Ok(answer.is_err())
+        };
+        eventually_true("the policy is in effect", Duration::from_mins(1), enforced).await?;
         let created = images.send_as(controller, Method::POST, ROLES, &role(name, &rules)).await?;
         ensure!(created.is_ok(), "{created:?}");
         let permitted = [
@@ -548,16 +542,12 @@ fn an_image_whose_finalizer_its_owner_removes_leaves_no_permission_for_the_next_
         images.ask(Method::PATCH, &path, &json!({ "metadata": { "finalizers": null } })).await?;
         ensure!(images.object(IMAGE.0, IMAGE.1, "debian").await?.is_none());
         // then no permission is left, which would be one for the next object of that name.
-        let deadline = Deadline::after(Duration::from_mins(1));
         for path in [BINDINGS, ROLES] {
-            loop {
+            let none = async || {
                 let list = images.ask(Method::GET, path, &Value::Null).await?;
-                if list["items"] == json!([]) {
-                    break;
-                }
-                ensure!(!deadline.is_over(), "the permission stays: {list}");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
+                Ok(if list["items"] == json!([]) { Ok(()) } else { Err(list.to_string()) })
+            };
+            eventually("no permission is left", Duration::from_mins(1), none).await?;
         }
         ensure!(!images.may_clone("team:default", "debian").await?);
         Ok(())
@@ -606,13 +596,15 @@ fn a_grant_to_refer_creates_nothing_and_one_to_create_only_what_it_permits() {
             ensure!(wrapper["status"]["phase"] == "Provisioning", "{wrapper}");
             ensure!(wrapper["status"]["vmDiskImage"].is_null(), "{wrapper}");
         }
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        ensure!(images.names(IMAGE.0, IMAGE.1).await?.is_empty());
-        ensure!(team.names(MACHINE.0, MACHINE.1).await?.is_empty());
+        throughout("no image and no machine is created", SETTLE, async || {
+            let names =
+                [images.names(IMAGE.0, IMAGE.1).await?, team.names(MACHINE.0, MACHINE.1).await?].concat();
+            Ok(if names.is_empty() { Ok(()) } else { Err(format!("{names:?}")) })
+        })
+        .await?;
         // When the grant permits the Secret, then only that wrapper creates its image.
         limits["secretRefs"] = json!(["credentials"]);
-        let path = format!("{}/create", images.path(GRANT.0, GRANT.1)?);
-        images.ask(Method::PATCH, &path, &json!({ "spec": { "create": limits } })).await?;
+        images.patch(GRANT.0, GRANT.1, "create", &json!({ "spec": { "create": limits } })).await?;
         let created = images.until_object(IMAGE.0, IMAGE.1, "new", |_| true).await?;
         for (field, value) in secret.as_object().into_iter().flatten() {
             ensure!(created["spec"][field] == *value, "{created}");
@@ -646,16 +638,18 @@ fn a_pool_of_another_namespace_waits_for_a_grant_and_keeps_its_machines_without_
             .until_object(IMAGE.0, IMAGE.1, "debian", |image| image["status"]["poolReferenceCount"] == 1)
             .await?;
         // When that is deleted, then the machine runs on, and no other one is created.
-        images.remove(GRANT, "pools").await?;
+        images.delete(GRANT.0, GRANT.1, "pools").await?;
         team.until_object(POOL.0, POOL.1, "farm", refused).await?;
         images
             .until_object(IMAGE.0, IMAGE.1, "debian", |image| image["status"]["poolReferenceCount"] == 0)
             .await?;
-        let path = format!("{}/farm", team.path(POOL.0, POOL.1)?);
-        team.ask(Method::PATCH, &path, &json!({ "spec": { "replicas": 2 } })).await?;
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        team.until_object(POOL.0, POOL.1, "farm", refused).await?;
-        ensure!(team.names(MACHINE.0, MACHINE.1).await? == ["farm-0"]);
+        team.patch(POOL.0, POOL.1, "farm", &json!({ "spec": { "replicas": 2 } })).await?;
+        throughout("no machine is created", SETTLE, async || {
+            let names = team.names(MACHINE.0, MACHINE.1).await?;
+            Ok(if names == ["farm-0"] { Ok(()) } else { Err(format!("{names:?}")) })
+        })
+        .await?;
+        team.until_object(POOL.0, POOL.1, "farm", refused).await.map(drop)?;
         Ok(())
     }));
 }
@@ -664,20 +658,14 @@ fn a_pool_of_another_namespace_waits_for_a_grant_and_keeps_its_machines_without_
 const NAMESPACE_DEADLINE: Duration = Duration::from_mins(3);
 
 impl TestNamespace<'_> {
-    async fn remove(&self, (api_version, kind): (&str, &str), name: &str) -> Result<()> {
-        let path = format!("{}/{name}", self.path(api_version, kind)?);
-        self.ask(Method::DELETE, &path, &Value::Null).await.map(drop)
-    }
-
     /// Waits until the namespace is gone.
     async fn until_namespace_is_gone(&self, controller: &ControllerProgram) -> Result<()> {
         let path = format!("/api/v1/namespaces/{}", self.namespace);
-        let deadline = Deadline::after(NAMESPACE_DEADLINE);
-        while let Ok(namespace) = self.send(Method::GET, &path, &Value::Null).await? {
-            ensure!(!deadline.is_over(), "the namespace stays: {namespace:#}\n{}", controller.log_tail(40));
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        Ok(())
+        eventually("the namespace is gone", NAMESPACE_DEADLINE, async || {
+            let answer = self.send(Method::GET, &path, &Value::Null).await?;
+            Ok(answer.map_or(Ok(()), |left| Err(format!("{left:#}\n{}", controller.log_tail(40)))))
+        })
+        .await
     }
 }
 
@@ -720,13 +708,11 @@ fn the_deletion_of_a_namespace_waits_for_permitted_references_and_ends_with_them
         cluster.kubectl(&["delete", "namespace", "images", "--wait=false"]).await?;
         until_held(&images, "images/local").await?;
         until_held(&images, "team/web").await?;
-        let deadline = Deadline::after(NAMESPACE_DEADLINE);
-        while images.object(IMAGE.0, IMAGE.1, "unused").await?.is_some() {
-            ensure!(!deadline.is_over(), "the unused image holds the namespace");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        let path = format!("{}/local", images.path(MACHINE.0, MACHINE.1)?);
-        images.ask(Method::PATCH, &path, &json!({ "metadata": { "finalizers": null } })).await?;
+        eventually_true("the unused image is gone", NAMESPACE_DEADLINE, async || {
+            Ok(images.object(IMAGE.0, IMAGE.1, "unused").await?.is_none())
+        })
+        .await?;
+        images.patch(MACHINE.0, MACHINE.1, "local", &json!({ "metadata": { "finalizers": null } })).await?;
         // The reference that a grant permits holds image, grant and namespace. The one of evil is not even
         // named.
         let held = images
@@ -737,11 +723,11 @@ fn the_deletion_of_a_namespace_waits_for_permitted_references_and_ends_with_them
         let says_so = |namespace: &Value| {
             namespace["status"]["conditions"].to_string().contains("vmdiskimages.vmpool.dev has 1 resource")
         };
-        let deadline = Deadline::after(NAMESPACE_DEADLINE);
-        while !says_so(&images.ask(Method::GET, path, &Value::Null).await?) {
-            ensure!(!deadline.is_over(), "the namespace does not name what holds it");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        eventually("the namespace names what holds it", NAMESPACE_DEADLINE, async || {
+            let namespace = images.ask(Method::GET, path, &Value::Null).await?;
+            Ok(if says_so(&namespace) { Ok(()) } else { Err(namespace.to_string()) })
+        })
+        .await?;
         // The machine runs on. Whether the image counts as ready depends on how much of its data is deleted
         // by now.
         let runs = |wrapper: &Value| {
@@ -756,7 +742,7 @@ fn the_deletion_of_a_namespace_waits_for_permitted_references_and_ends_with_them
         ensure!(images.object(DATA_VOLUME_API_VERSION, "DataVolume", "debian").await?.is_none());
         // When the reference is gone, then the deletion ends.
         ensure!(images.object(GRANT.0, GRANT.1, "team").await?.is_some());
-        team.remove(WRAPPER, "web").await?;
+        team.delete(WRAPPER.0, WRAPPER.1, "web").await?;
         images.until_namespace_is_gone(controller).await
     }));
 }
@@ -777,8 +763,7 @@ fn a_released_image_and_a_revoked_grant_hold_no_namespace() {
         cluster.kubectl(&["delete", "namespace", "images", "--wait=false"]).await?;
         until_held(&images, "team/web").await?;
         let release = json!({ "metadata": { "annotations": { "vmpool.dev/force-release": "true" } } });
-        let path = format!("{}/debian", images.path(IMAGE.0, IMAGE.1)?);
-        images.ask(Method::PATCH, &path, &release).await?;
+        images.patch(IMAGE.0, IMAGE.1, "debian", &release).await?;
         images.until_namespace_is_gone(controller).await?;
         let machine = team.object(MACHINE.0, MACHINE.1, "web").await?.context("the machine is gone")?;
         ensure!(machine["status"]["ready"] == true, "{machine}");
@@ -788,13 +773,12 @@ fn a_released_image_and_a_revoked_grant_hold_no_namespace() {
         until_counted(&images, 0).await?;
         images.put(grant("team")).await?;
         until_counted(&images, 1).await?;
-        images.remove(GRANT, "team").await?;
+        images.delete(GRANT.0, GRANT.1, "team").await?;
         until_counted(&images, 0).await?;
-        let deadline = Deadline::after(NAMESPACE_DEADLINE);
-        while images.object(GRANT.0, GRANT.1, "team").await?.is_some() {
-            ensure!(!deadline.is_over(), "the grant stays");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        eventually_true("the grant is gone", NAMESPACE_DEADLINE, async || {
+            Ok(images.object(GRANT.0, GRANT.1, "team").await?.is_none())
+        })
+        .await?;
         cluster.kubectl(&["delete", "namespace", "images", "--wait=false"]).await?;
         images.until_namespace_is_gone(controller).await
     }));
@@ -802,14 +786,12 @@ fn a_released_image_and_a_revoked_grant_hold_no_namespace() {
 
 /// The only object of a list, as soon as there is one.
 async fn only(place: &TestNamespace<'_>, path: &str) -> Result<Value> {
-    let deadline = Deadline::after(NAMESPACE_DEADLINE);
-    loop {
+    eventually("there is one object", NAMESPACE_DEADLINE, async || {
         let list = place.ask(Method::GET, path, &Value::Null).await?;
-        let items = list["items"].as_array().cloned().unwrap_or_default();
-        if let [only] = items.as_slice() {
-            return Ok(only.clone());
-        }
-        ensure!(!deadline.is_over(), "{list}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+        Ok(match list["items"].as_array().map(Vec::as_slice) {
+            Some([only]) => Ok(only.clone()),
+            _ => Err(list.to_string()),
+        })
+    })
+    .await
 }

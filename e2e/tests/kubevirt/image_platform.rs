@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use vmpool_api::kubevirt::{API_VERSION, DATA_VOLUME_API_VERSION, SNAPSHOT_API_VERSION};
+use vmpool_e2e::wait::eventually;
 use vmpool_installation::programs::Simulator;
-use vmpool_test_cluster::deadline::Deadline;
 
 use crate::{TestNamespace, Unknown, apply_manifests, read_yaml_documents, with_namespace, workspace_root};
 
@@ -46,15 +46,14 @@ impl TestNamespace<'_> {
         name: &str,
         wanted: impl Fn(&Value) -> bool,
     ) -> Result<Value> {
-        let deadline = Deadline::after(Duration::from_mins(2));
-        loop {
+        eventually(&format!("{kind} {name} is as wanted"), Duration::from_mins(2), async || {
             let found = self.object(api_version, kind, name).await?;
-            match found {
-                Some(object) if wanted(&object) => return Ok(object),
-                other if deadline.is_over() => bail!("{kind} {name}: {other:#?}"),
-                _ => tokio::time::sleep(Duration::from_millis(50)).await,
-            }
-        }
+            Ok(match found {
+                Some(object) if wanted(&object) => Ok(object),
+                other => Err(format!("{other:#?}")),
+            })
+        })
+        .await
     }
 }
 
@@ -121,18 +120,17 @@ fn the_spec_of_a_data_volume_cannot_be_changed() {
         apply_manifests(&place.cluster.admin(), &policies, None).await?;
         place.put(import("a", "http://images.vmpool.example/a.raw")).await?;
         let path = format!("{}/a", place.path(DATA_VOLUME_API_VERSION, "DataVolume")?);
-        let deadline = Deadline::after(Duration::from_mins(1));
         // A policy takes effect a while after it was created. Each attempt must be a change of what is stored
         // then.
-        for attempt in 0.. {
+        let mut attempt = 0;
+        eventually("the change is refused", Duration::from_mins(1), async || {
+            attempt += 1;
             let url = format!("http://images.vmpool.example/{attempt}.raw");
             let change = json!({ "spec": { "source": { "http": { "url": url } } } });
-            if place.send(Method::PATCH, &path, &change).await?.is_err() {
-                break;
-            }
-            ensure!(!deadline.is_over(), "the change was accepted");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+            let answer = place.send(Method::PATCH, &path, &change).await?;
+            Ok(answer.err().map(drop).ok_or(url))
+        })
+        .await?;
         let label = json!({ "metadata": { "labels": { "a": "b" } } });
         place.ask(Method::PATCH, &path, &label).await.map(drop)
     });
@@ -171,15 +169,13 @@ fn a_machine_clones_the_snapshot_of_its_data_source() {
         let volume = place.object(DATA_VOLUME_API_VERSION, "DataVolume", "a-root").await?.unwrap_or_default();
         ensure!(volume["spec"]["source"]["snapshot"]["name"] == "debian", "{volume}");
         // The deletion of a snapshot takes its content along.
-        let path = format!("{}/debian", place.path(SNAPSHOT_API_VERSION, "VolumeSnapshot")?);
-        place.ask(Method::DELETE, &path, &Value::Null).await?;
-        let deadline = Deadline::after(Duration::from_mins(1));
-        while place.object(SNAPSHOT_API_VERSION, "VolumeSnapshotContent", content).await?.is_some()
-            || place.object(SNAPSHOT_API_VERSION, "VolumeSnapshot", "debian").await?.is_some()
-        {
-            ensure!(!deadline.is_over(), "the snapshot or its content stays");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        place.delete(SNAPSHOT_API_VERSION, "VolumeSnapshot", "debian").await?;
+        eventually("the snapshot and its content are gone", Duration::from_mins(1), async || {
+            let content = place.object(SNAPSHOT_API_VERSION, "VolumeSnapshotContent", content).await?;
+            let left = content.or(place.object(SNAPSHOT_API_VERSION, "VolumeSnapshot", "debian").await?);
+            Ok(left.map_or(Ok(()), |left| Err(left.to_string())))
+        })
+        .await?;
         Ok(())
     });
 }

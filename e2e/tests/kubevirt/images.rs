@@ -10,13 +10,13 @@ mod wrapper;
 
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::diskimage::API_VERSION;
+use vmpool_e2e::wait::{eventually, let_time_pass};
 use vmpool_installation::programs::{Accounts, ControllerOptions, ControllerProgram, Simulator};
 use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark};
-use vmpool_test_cluster::deadline::Deadline;
 
 use crate::image_platform::serve;
 use crate::world::accounts;
@@ -99,28 +99,13 @@ impl Images<'_> {
         self.until(name, is).await
     }
 
-    /// Deletes an object.
-    async fn delete(&self, api_version: &str, kind: &str, name: &str) -> Result<()> {
-        let path = format!("{}/{name}", self.place.path(api_version, kind)?);
-        self.place.ask(Method::DELETE, &path, &Value::Null).await.map(drop)
-    }
-
-    /// Merges a patch into an object.
-    async fn patch(&self, api_version: &str, kind: &str, name: &str, patch: &Value) -> Result<Value> {
-        let path = format!("{}/{name}", self.place.path(api_version, kind)?);
-        self.place.ask(Method::PATCH, &path, patch).await
-    }
-
     /// Waits until the object is gone.
     async fn until_gone(&self, api_version: &str, kind: &str, name: &str) -> Result<()> {
-        let deadline = Deadline::after(Duration::from_mins(1));
-        while let Some(object) = self.place.object(api_version, kind, name).await? {
-            if deadline.is_over() {
-                bail!("{kind} {name} is still there: {object:#}\n{}", self.controller.log_tail(40));
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        Ok(())
+        eventually(&format!("{kind} {name} is gone"), Duration::from_mins(1), async || {
+            let object = self.place.object(api_version, kind, name).await?;
+            Ok(object.map_or(Ok(()), |left| Err(format!("{left:#}\n{}", self.controller.log_tail(40)))))
+        })
+        .await
     }
 
     /// The requests of the controller since the start, without watches, events and the lease.
@@ -147,9 +132,9 @@ impl Images<'_> {
 
     /// Checks that the controller sends nothing for a while.
     async fn is_settled(&self) -> Result<()> {
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        let_time_pass(Duration::from_secs(2)).await;
         let before = self.requests()?.len();
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        let_time_pass(Duration::from_secs(3)).await;
         let requests = self.requests()?;
         ensure!(requests.len() == before, "a settled image causes requests: {:#?}", &requests[before..]);
         Ok(())
@@ -170,14 +155,11 @@ impl Images<'_> {
 
     /// Waits until an object has events with these reasons.
     async fn until_reasons(&self, name: &str, wanted: &[&str]) -> Result<()> {
-        let deadline = Deadline::after(Duration::from_mins(1));
-        loop {
+        eventually(&format!("{name} has events {wanted:?}"), Duration::from_mins(1), async || {
             let reasons = self.reasons(name).await?;
-            if wanted.iter().all(|reason| reasons.iter().any(|found| found == reason)) {
-                return Ok(());
-            }
-            ensure!(!deadline.is_over(), "{name} has events {reasons:?}, and not all of {wanted:?}");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+            let has = |reason: &&str| reasons.iter().any(|found| found == reason);
+            Ok(if wanted.iter().all(has) { Ok(()) } else { Err(format!("{reasons:?}")) })
+        })
+        .await
     }
 }

@@ -35,12 +35,15 @@ mod running_types;
 mod samples;
 mod scale;
 mod scale_in;
+mod states;
+mod status_writes;
 mod storage;
 mod storage_preservation;
 mod type_admission;
 mod updates;
 mod volumes;
 mod world;
+mod zero_values;
 
 // All that these tests use of the harness.
 use vmpool_e2e::harness;
@@ -192,6 +195,17 @@ impl TestNamespace<'_> {
     async fn ask(&self, method: Method, path: &str, body: &Value) -> Result<Value> {
         let answer = self.send(method, path, body).await?;
         answer.map_err(|status| anyhow::anyhow!("{}", status.message)).with_context(|| path.to_owned())
+    }
+
+    /// Changes an object, or its status, with a merge patch, and returns the stored object.
+    async fn patch(&self, api_version: &str, kind: &str, name: &str, patch: &Value) -> Result<Value> {
+        self.ask(Method::PATCH, &format!("{}/{name}", self.path(api_version, kind)?), patch).await
+    }
+
+    /// Deletes an object.
+    async fn delete(&self, api_version: &str, kind: &str, name: &str) -> Result<()> {
+        let path = format!("{}/{name}", self.path(api_version, kind)?);
+        self.ask(Method::DELETE, &path, &Value::Null).await.map(drop)
     }
 
     /// Creates an object, or replaces the one with its name.

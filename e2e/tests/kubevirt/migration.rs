@@ -123,8 +123,7 @@ async fn hand_over(world: &KubeVirtWorld<'_>) -> Result<()> {
     }
     for name in revisions.keys() {
         if !machines.values().any(|machine| text(machine, REVISION) == name) {
-            let path = format!("{}/{name}", world.place.path("apps/v1", "ControllerRevision")?);
-            world.place.ask(Method::DELETE, &path, &Value::Null).await?;
+            world.place.delete("apps/v1", "ControllerRevision", name).await?;
         }
     }
     Ok(())

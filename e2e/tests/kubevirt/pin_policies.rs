@@ -2,7 +2,6 @@
 //! costs.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use http::Method;
@@ -127,8 +126,7 @@ fn a_pool_reports_outdated_copies_and_changed_machines_and_deletes_unused_copies
         let written = world.writes()?.len();
         small(&world, "8Gi").await?;
         until_condition(&world, "InstancetypeOutdated", Some("SpecChanged")).await?;
-        let path = format!("{}/small", world.place.path(API_VERSION, "VirtualMachineInstancetype")?);
-        world.place.ask(Method::DELETE, &path, &Value::Null).await?;
+        world.place.delete(API_VERSION, "VirtualMachineInstancetype", "small").await?;
         until_condition(&world, "InstancetypeOutdated", Some("Deleted")).await?;
         small(&world, "2Gi").await?;
         until_condition(&world, "InstancetypeOutdated", None).await?;
@@ -223,7 +221,8 @@ fn pins_cost_two_writes_for_each_revision_and_none_for_a_machine() {
             world
                 .until("the machines are gone", async || Ok(world.machines().await?.is_empty().then_some(())))
                 .await?;
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            // The writes of the deletion belong to none of both.
+            world.is_settled().await?;
             Ok([created - begun, updated - created])
         };
         let mut plain = spec(names.len());

@@ -132,13 +132,7 @@ fn all_machines_of_a_revision_use_one_copy_of_their_instance_type() {
         let collection = world.place.path(API_VERSION, "VirtualMachineInstancetype")?;
         world.place.ask(Method::DELETE, &format!("{collection}/small"), &Value::Null).await?;
         world.delete_machine("p-0").await?;
-        world
-            .until("p-0 is another machine", async || {
-                let new = world.machines().await?.remove("p-0");
-                let is_new = |new: &Value| new["metadata"]["uid"] != machines["p-0"]["metadata"]["uid"];
-                Ok(new.filter(is_new))
-            })
-            .await?;
+        world.until_another("p-0", text(&machines["p-0"], "/metadata/uid")).await?;
         let machines = world.until_ready(&["p-0", "p-1", "p-2"]).await?;
         ensure!(machines["p-0"]["spec"]["instancetype"] == pinned, "{machines:#?}");
 

@@ -5,6 +5,8 @@ use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::instancetype::API_VERSION as TYPES;
 use vmpool_api::kubevirt::API_VERSION;
+use vmpool_e2e::wait::throughout;
+use vmpool_e2e::world::SETTLE;
 use vmpool_installation::programs::ControllerOptions;
 
 use crate::copies::{create, delete, machine, until_copied, with_copies};
@@ -111,8 +113,8 @@ fn what_keeps_a_type_is_reported_and_can_be_overridden() {
         delete(&world, &path_of_small(&world)?).await?;
         let note = until_event(&world, "DeletionBlocked").await?;
         ensure!(note.contains("machine protection-blocked/db, pool protection-blocked/p;"), "{note}");
-        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-        ensure!(stored(&world).await?.is_some());
+        let stays = async || Ok(stored(&world).await?.map(drop).ok_or_else(|| "it is gone".to_owned()));
+        throughout("the type stays", SETTLE, stays).await?;
         // When a user wants so, then it goes anyway.
         let force = json!({ "metadata": { "annotations": { "vmpool.dev/force-release": "true" } } });
         world.place.ask(Method::PATCH, &path_of_small(&world)?, &force).await?;

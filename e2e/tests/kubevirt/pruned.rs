@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
+use vmpool_e2e::wait::let_time_pass;
 use vmpool_installation::installation::{cluster_options, kubevirt_definitions};
 use vmpool_installation::programs::{Accounts, Chart};
 use vmpool_installation::workspace_root;
@@ -120,7 +121,7 @@ async fn prune(place: &TestNamespace<'_>, removed: &[(&str, &[&str])]) -> Result
             Err(refused) => ensure!(refused.code == 503, "{refused:?}"),
         }
         ensure!(!deadline.is_over(), "the API server does not prune the fields");
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        let_time_pass(Duration::from_millis(100)).await;
     }
     place.ask(Method::DELETE, &pool, &Value::Null).await.map(drop)
 }

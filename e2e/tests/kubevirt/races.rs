@@ -1,17 +1,15 @@
 //! What others do between two requests of the controller.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 use vmpool_api::kubevirt::API_VERSION;
 use vmpool_installation::fault_proxy::{FaultProxy, Held, RequestLine};
 use vmpool_installation::programs::ControllerOptions;
 
 use crate::pools::{bare, memory};
 use crate::with_namespace;
-use crate::world::{INSTALLED, KubeVirtWorld, accounts, behind_proxy, run_with_options, text, with_world};
+use crate::world::{INSTALLED, KubeVirtWorld, accounts, behind_proxy, run_with_options, text};
 
 /// As [`with_world`](crate::world::with_world), with a proxy in front of the API server.
 fn with_proxy(namespace: &str, test: impl AsyncFnOnce(&KubeVirtWorld<'_>, &FaultProxy) -> Result<()>) {
@@ -48,7 +46,7 @@ fn a_machine_that_a_user_deletes_before_its_update_is_not_updated() {
         let after = world.until_memory(&["p-0", "p-1"], "2Gi").await?;
         ensure!(after.len() == 2, "{after:#?}");
         let former = text(&machines["p-0"], "/metadata/uid");
-        for state in world.checks.states_of("p-0").await? {
+        for state in world.states_of("p-0").await? {
             let guest = state.text("/spec/template/spec/domain/memory/guest");
             ensure!(state.uid() != former || guest == "1Gi", "the deleted machine was updated");
         }
@@ -74,8 +72,7 @@ fn a_guest_that_restarts_by_itself_after_the_update_of_its_machine_is_not_restar
         world.patch("p", &memory("2Gi")).await?;
         restart.arrived().await?;
         // when the guest ends and starts again before the API server receives the request,
-        let path = format!("{}/p-0", world.place.path(API_VERSION, "VirtualMachineInstance")?);
-        world.place.ask(Method::DELETE, &path, &Value::Null).await?;
+        world.place.delete(API_VERSION, "VirtualMachineInstance", "p-0").await?;
         let restarted = world.until_memory(&["p-0"], "2Gi").await?;
         ensure!(text(&restarted["p-0"], "/metadata/uid") != text(&before["p-0"], "/metadata/uid"));
         drop(restart);
@@ -85,35 +82,6 @@ fn a_guest_that_restarts_by_itself_after_the_update_of_its_machine_is_not_restar
         let deleted = world.requested("p", "delete", "virtualmachineinstances")?;
         ensure!(deleted == ["p-1"], "{deleted:?}");
         world.until_status("p", 2).await?;
-        world.is_settled().await
-    });
-}
-
-#[test]
-fn the_last_count_of_an_autoscaler_or_a_user_is_reached() {
-    with_world("kubevirt-race-scale", async |world| {
-        world.create("p", &bare("p", 2)).await?;
-        world.until_ordinals("p", &[0, 1]).await?;
-        // An autoscaler writes the scale, and a user the pool, both while the controller acts.
-        let (pool, scale) = (world.place.pool("p")?, format!("{}/scale", world.place.old_pool("p")?));
-        let write = async |path: &str, counts: &[usize]| -> Result<()> {
-            for replicas in counts {
-                let patch = json!({ "spec": { "replicas": replicas } });
-                world.place.ask(Method::PATCH, path, &patch).await?;
-                tokio::time::sleep(Duration::from_millis(130)).await;
-            }
-            Ok(())
-        };
-        tokio::try_join!(
-            write(&scale, &[6, 3, 7, 1, 5, 2, 8, 4, 6, 3]),
-            write(&pool, &[1, 8, 2, 9, 4, 7, 3, 5, 1, 6])
-        )?;
-        write(&scale, &[3]).await?;
-        // The sort policy deletes the highest ordinals, and the smallest free ones are created.
-        world.until_status("p", 3).await?;
-        let machines = world.machines_of("p").await?;
-        ensure!(machines.len() == 3, "{machines:#?}");
-        ensure!(world.pool("p").await?["spec"]["replicas"] == 3, "the controller changed the count");
         world.is_settled().await
     });
 }

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::instancetype::API_VERSION as TYPES;
 use vmpool_api::kubevirt::API_VERSION;
-use vmpool_test_cluster::deadline::Deadline;
+use vmpool_e2e::wait::eventually;
 
 use crate::{TestNamespace, documented, guarded, run_to_end};
 
@@ -47,18 +47,13 @@ fn machine() -> Value {
 }
 
 async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
-    let deadline = Deadline::after(Duration::from_mins(1));
-    loop {
-        let last = match look().await {
-            Ok(Some(found)) => return Ok(found),
-            Ok(None) => "not yet".to_owned(),
-            Err(error) => format!("{error:#}"),
-        };
-        if deadline.is_over() {
-            bail!("waiting until {what}: {last}");
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    eventually(what, Duration::from_mins(1), async || {
+        Ok(match look().await {
+            Ok(found) => found.ok_or_else(|| "not yet".to_owned()),
+            Err(error) => Err(format!("{error:#}")),
+        })
+    })
+    .await
 }
 
 /// The code of a response.

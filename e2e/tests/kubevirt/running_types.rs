@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::{API_VERSION, DATA_VOLUME_API_VERSION};
+use vmpool_e2e::wait::eventually;
 use vmpool_installation::programs::ControllerOptions;
-use vmpool_test_cluster::deadline::Deadline;
 
 use crate::copies::{create, machine, until_copied, with_copies};
 use crate::pins::{shows_copies, small, spec, write};
@@ -63,15 +63,12 @@ fn clone_of_debian(mut spec: Value, disk: &str) -> Value {
 /// Waits until the webhook infers names.
 async fn until_inferred(world: &KubeVirtWorld<'_>, machine: &Value) -> Result<()> {
     let path = format!("{}?dryRun=All", world.place.path(API_VERSION, "VirtualMachine")?);
-    let deadline = Deadline::after(Duration::from_mins(1));
-    loop {
+    eventually("the webhook infers names", Duration::from_mins(1), async || {
         let answer = world.place.send(Method::POST, &path, machine).await?;
-        if answer.as_ref().is_ok_and(|stored| stored["spec"]["instancetype"]["name"] == "small") {
-            return Ok(());
-        }
-        ensure!(!deadline.is_over(), "{answer:?}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+        let inferred = answer.as_ref().is_ok_and(|stored| stored["spec"]["instancetype"]["name"] == "small");
+        Ok(if inferred { Ok(()) } else { Err(format!("{answer:?}")) })
+    })
+    .await
 }
 
 async fn volumes_name_sizes(world: KubeVirtWorld<'_>) -> Result<()> {
@@ -194,8 +191,7 @@ fn another_type_of_a_running_machine_is_applied_live_or_at_its_next_start() {
         ensure!(waiting["metadata"]["uid"] == started["metadata"]["uid"], "the controller restarted it");
         runs_with(&waiting, [4, 1], "4Gi")?;
         // The next start applies it.
-        let path = format!("{}/db", world.place.path(API_VERSION, "VirtualMachineInstance")?);
-        world.place.ask(Method::DELETE, &path, &Value::Null).await?;
+        world.place.delete(API_VERSION, "VirtualMachineInstance", "db").await?;
         world
             .until("a new instance has the size of pinned", async || {
                 let found = world.instances().await?.remove("db");
@@ -226,20 +222,18 @@ fn another_type_in_the_template_restarts_the_machines_of_a_pool_within_the_budge
         world.patch("p", &matcher).await?;
         // then each machine is restarted, one at a time, and runs with it.
         let mut fewest = names.len();
-        let deadline = Deadline::after(Duration::from_mins(1));
-        let after = loop {
+        let after = eventually("all machines run with the other type", Duration::from_mins(1), async || {
             let (machines, instances) = (world.machines().await?, world.instances().await?);
             let ready = machines.values().filter(|machine| machine["status"]["ready"] == true).count();
             fewest = fewest.min(ready);
             let has_it = |name: &&str| {
                 instances.get(*name).is_some_and(|found| runs_with(found, [4, 1], "4Gi").is_ok())
             };
-            if ready == names.len() && names.iter().all(has_it) {
-                break instances;
-            }
-            ensure!(!deadline.is_over(), "{instances:#?}\n{}", world.controller.log_tail(60));
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        };
+            let state = || format!("{instances:#?}\n{}", world.controller.log_tail(60));
+            let done = ready == names.len() && names.iter().all(has_it);
+            Ok(if done { Ok(instances) } else { Err(state()) })
+        })
+        .await?;
         ensure!(fewest == names.len() - 1, "{fewest} machines were ready");
         for name in names {
             ensure!(after[name]["metadata"]["uid"] != before[name]["metadata"]["uid"], "{name} still runs");

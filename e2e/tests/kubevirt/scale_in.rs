@@ -6,9 +6,6 @@ use serde_json::{Value, json};
 use crate::pools::{bare, memory};
 use crate::world::{KubeVirtWorld, all_of, text, with_world};
 
-/// How long nothing may happen.
-const WHILE: std::time::Duration = std::time::Duration::from_secs(2);
-
 fn replicas(count: usize) -> Value {
     json!({ "spec": { "replicas": count } })
 }
@@ -37,8 +34,7 @@ async fn only_selected_machines_leave(world: &KubeVirtWorld<'_>) -> Result<()> {
     world.until_ordinals("few", &[0, 2]).await?;
     let failure = world.until_condition("few", "ReplicaFailure", "are surplus").await?;
     ensure!(failure["reason"] == "FailedScaleIn", "{failure}");
-    tokio::time::sleep(WHILE).await;
-    world.until_ordinals("few", &[0, 2]).await?;
+    world.keeps_ordinals("few", &[0, 2]).await?;
     // When a user adds a machine to the selection, then it leaves, and the condition, too.
     world.patch_machine("few-2", &inner_label("tier", "spare")).await?;
     world.until_ordinals("few", &[0]).await?;
@@ -90,8 +86,7 @@ async fn users_remove_the_surplus(world: &KubeVirtWorld<'_>, strategy: &str) -> 
     world.create(strategy, &left_to_users(strategy, strategy)).await?;
     let before = world.until_ordinals(strategy, &[0, 1, 2]).await?;
     world.patch(strategy, &replicas(1)).await?;
-    tokio::time::sleep(WHILE).await;
-    world.until_ordinals(strategy, &[0, 1, 2]).await?;
+    world.keeps_ordinals(strategy, &[0, 1, 2]).await?;
     // A tolerated surplus blocks no update.
     world.patch(strategy, &memory("2Gi")).await?;
     let names = [name(0), name(1), name(2)];
@@ -102,8 +97,7 @@ async fn users_remove_the_surplus(world: &KubeVirtWorld<'_>, strategy: &str) -> 
     world.delete_machine(&name(2)).await?;
     let left = world.until_ordinals(strategy, &[1]).await?;
     ensure!(text(&left[&name(1)], "/metadata/uid") == text(&before[&name(1)], "/metadata/uid"));
-    tokio::time::sleep(WHILE).await;
-    world.until_ordinals(strategy, &[1]).await?;
+    world.keeps_ordinals(strategy, &[1]).await?;
     // When a user deletes one more, then it is replaced.
     world.delete_machine(&name(1)).await?;
     world.until_ordinals(strategy, &[0]).await?;

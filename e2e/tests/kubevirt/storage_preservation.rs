@@ -23,19 +23,6 @@ pub(crate) fn larger(spec: &Value) -> Value {
     json!({ "spec": { "virtualMachineTemplate": { "spec": { "dataVolumeTemplates": templates } } } })
 }
 
-/// Waits until the machine is another one, and all are ready.
-async fn until_replaced(world: &KubeVirtWorld<'_>, name: &str, former: &Value) -> Result<()> {
-    world
-        .until(&format!("{name} is another machine"), async || {
-            let machines = world.machines().await?;
-            let other = machines
-                .get(name)
-                .is_some_and(|machine| machine["metadata"]["uid"] != former["metadata"]["uid"]);
-            Ok(other.then_some(()))
-        })
-        .await
-}
-
 #[test]
 fn only_a_replacement_for_changed_storage_discards_preserved_storage() {
     with_world("kubevirt-new-storage", async |world| {
@@ -46,13 +33,13 @@ fn only_a_replacement_for_changed_storage_discards_preserved_storage() {
         // When a user deletes a machine, then the next one with its name uses its storage.
         let before = volumes(&world).await?;
         world.delete_machine("p-1").await?;
-        until_replaced(&world, "p-1", &machines["p-1"]).await?;
+        world.until_another("p-1", text(&machines["p-1"], "/metadata/uid")).await?;
         let machines = world.until_ready(&["p-0", "p-1"]).await?;
         ensure!(volumes(&world).await? == before);
         // When the DataVolume templates change, then all machines get new storage.
         world.patch("p", &larger(&spec)).await?;
-        until_replaced(&world, "p-0", &machines["p-0"]).await?;
-        until_replaced(&world, "p-1", &machines["p-1"]).await?;
+        world.until_another("p-0", text(&machines["p-0"], "/metadata/uid")).await?;
+        world.until_another("p-1", text(&machines["p-1"], "/metadata/uid")).await?;
         world.until_ready(&["p-0", "p-1"]).await?;
         let after = volumes(&world).await?;
         ensure!(after.keys().eq(before.keys()), "{before:#?} {after:#?}");

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
+use vmpool_e2e::wait::eventually;
 use vmpool_installation::installation::ClusterInstallation;
 use vmpool_installation::programs::Component;
-use vmpool_test_cluster::deadline::Deadline;
 
 use crate::{TestNamespace, guarded, run_to_end};
 
@@ -86,16 +86,14 @@ impl World<'_> {
 
     /// Waits until the webhook reviews instance types, and the editor has the chart's role.
     async fn until_reviewed(&self) -> Result<()> {
-        let deadline = Deadline::after(Duration::from_mins(1));
         let probe = instancetype("probe", &json!({ "cpu": { "guest": 0 }, "memory": { "guest": "1Gi" } }));
-        loop {
-            let path = format!("{TYPES}?dryRun=All");
-            match self.place.send_as(EDITOR, Method::POST, &path, &probe).await? {
-                Err(status) if status.message.contains("at least 1") => return Ok(()),
-                other => ensure!(!deadline.is_over(), "{other:?}"),
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        let path = format!("{TYPES}?dryRun=All");
+        eventually("the webhook reviews instance types", Duration::from_mins(1), async || {
+            let answer = self.place.send_as(EDITOR, Method::POST, &path, &probe).await?;
+            let reviewed = answer.as_ref().is_err_and(|status| status.message.contains("at least 1"));
+            Ok(if reviewed { Ok(()) } else { Err(format!("{answer:?}")) })
+        })
+        .await
     }
 
     /// The objects are validated, with all causes.

@@ -1,16 +1,14 @@
 //! Updates: which machines get a changed template, which guests restart, and in which order.
 
 use anyhow::{Result, ensure};
-use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::API_VERSION;
+use vmpool_e2e::wait::throughout;
+use vmpool_e2e::world::SETTLE;
 
 use crate::Unknown;
 use crate::pools::{add_data_volume, bare, memory};
 use crate::world::{KubeVirtWorld, all_of, text, with_world};
-
-/// How long nothing may happen.
-const WHILE: std::time::Duration = std::time::Duration::from_secs(2);
 
 fn uid(object: &Value) -> &str {
     text(object, "/metadata/uid")
@@ -30,10 +28,14 @@ async fn unmanaged(world: &KubeVirtWorld<'_>) -> Result<()> {
     world.patch("kept", &memory("2Gi")).await?;
     world.patch("kept", &json!({ "spec": { "replicas": 2 } })).await?;
     let machines = world.until_ordinals("kept", &[0, 1]).await?;
-    tokio::time::sleep(WHILE).await;
     ensure!(guest(&machines["kept-1"]) == "2Gi", "{machines:#?}");
-    ensure!(guest(&world.machines().await?["kept-0"]) == "1Gi", "{machines:#?}");
-    ensure!(uid(&world.instances().await?["kept-0"]) == uid(&before["kept-0"]), "the guest was restarted");
+    throughout("kept-0 keeps its spec and its guest", SETTLE, async || {
+        let (machines, instances) = (world.machines().await?, world.instances().await?);
+        let keeps =
+            guest(&machines["kept-0"]) == "1Gi" && uid(&instances["kept-0"]) == uid(&before["kept-0"]);
+        Ok(if keeps { Ok(()) } else { Err(format!("{machines:#?}")) })
+    })
+    .await?;
     ensure!(world.requested("kept", "patch", "virtualmachines")?.is_empty(), "{:#?}", world.writes()?);
     Ok(())
 }
@@ -53,10 +55,13 @@ async fn in_order(world: &KubeVirtWorld<'_>) -> Result<()> {
     world.patch_machine("order-2", &other).await?;
     world.patch("order", &memory("2Gi")).await?;
     world.until_memory(&["order-0", "order-1", "order-3"], "2Gi").await?;
-    tokio::time::sleep(WHILE).await;
+    throughout("order-2 keeps its spec", SETTLE, async || {
+        let machines = world.machines().await?;
+        Ok(if guest(&machines["order-2"]) == "1Gi" { Ok(()) } else { Err(format!("{machines:#?}")) })
+    })
+    .await?;
     let restarted = world.requested("order", "delete", "virtualmachineinstances")?;
     ensure!(restarted == ["order-3", "order-1", "order-0"], "{restarted:?}");
-    ensure!(guest(&world.machines().await?["order-2"]) == "1Gi");
     // When it is selected again, then it follows.
     let again = json!({ "spec": { "template": { "metadata": { "labels": { "tier": "one" } } } } });
     world.patch_machine("order-2", &again).await?;
@@ -70,9 +75,8 @@ pub(crate) async fn start(world: &KubeVirtWorld<'_>, machine: &str) -> Result<()
             Ok(world.machines().await?.contains_key(machine).then_some(()))
         })
         .await?;
-    let path = format!("{}/{machine}/status", world.place.path(API_VERSION, "VirtualMachine")?);
     let start = json!({ "status": { "stateChangeRequests": [{ "action": "Start" }] } });
-    world.place.ask(Method::PATCH, &path, &start).await.map(drop)
+    world.place.patch(API_VERSION, "VirtualMachine", &format!("{machine}/status"), &start).await.map(drop)
 }
 
 /// A guest with this run strategy restarts through requests in the status of its machine.
@@ -119,13 +123,12 @@ async fn with_a_broken_template(world: &KubeVirtWorld<'_>) -> Result<()> {
     const ALL: [&str; 3] = ["broken-0", "broken-1", "broken-2"];
     let never_ready =
         |knob: Value| json!({ "metadata": { "annotations": { "simulator.vmpool.dev/never-ready": knob } } });
-    let others_are_old = async || -> Result<()> {
+    // Others would be restarted beyond the budget.
+    let others_are_old = async || -> Result<Result<(), String>> {
         let instances = world.instances().await?;
-        for name in ["broken-1", "broken-2"] {
-            let guest = &instances[name]["spec"]["domain"]["memory"]["guest"];
-            ensure!(guest == "1Gi", "{name} was restarted beyond the budget");
-        }
-        Ok(())
+        let is_old = |name: &str| instances[name]["spec"]["domain"]["memory"]["guest"] == "1Gi";
+        let are_old = is_old("broken-1") && is_old("broken-2");
+        Ok(if are_old { Ok(()) } else { Err(format!("{instances:#?}")) })
     };
     let until_has = async |guest: &str| {
         world
@@ -150,11 +153,10 @@ async fn with_a_broken_template(world: &KubeVirtWorld<'_>) -> Result<()> {
         .await?;
     world.patch("broken", &memory("2Gi")).await?;
     until_has("2Gi").await?;
-    tokio::time::sleep(WHILE).await;
-    others_are_old().await?;
+    throughout("the others keep their guests", SETTLE, async || others_are_old().await).await?;
     world.patch("broken", &memory("3Gi")).await?;
     until_has("3Gi").await?;
-    others_are_old().await?;
+    others_are_old().await?.map_err(anyhow::Error::msg)?;
     world.patch_machine("broken-0", &never_ready(Value::Null)).await?;
     world.until_memory(&ALL, "3Gi").await.map(drop)
 }
@@ -228,8 +230,7 @@ async fn with_a_restart_by_a_user(world: &KubeVirtWorld<'_>) -> Result<()> {
         })
         .await?;
     let first = uid(&world.instances().await?["hasty-0"]).to_owned();
-    let path = format!("{}/hasty-0", world.place.path(API_VERSION, "VirtualMachineInstance")?);
-    world.place.ask(Method::DELETE, &path, &Value::Null).await?;
+    world.place.delete(API_VERSION, "VirtualMachineInstance", "hasty-0").await?;
     world
         .until("hasty-0 runs again", async || {
             let instances = world.instances().await?;

@@ -70,8 +70,7 @@ fn a_new_template_adopts_no_existing_data_volume() {
         ensure!(*kept == machines["p-0"]["metadata"]["uid"]);
 
         // When the user has moved the data, then the rollout continues.
-        let path = format!("{}/data-0", world.place.path(DATA_VOLUME, "DataVolume")?);
-        world.place.ask(http::Method::DELETE, &path, &Value::Null).await?;
+        world.place.delete(DATA_VOLUME, "DataVolume", "data-0").await?;
         world
             .until("p-0 is recreated and the pool is ready", async || {
                 let pool = world.pool("p").await?;
@@ -224,12 +223,7 @@ fn the_storage_that_an_update_took_out_of_a_machine_is_preserved_with_it() {
             })
             .await?;
         world.patch("p", &json!({ "spec": { "replicas": 1 } })).await?;
-        world
-            .until(
-                "p-1 is removed",
-                async || Ok((!world.machines().await?.contains_key("p-1")).then_some(())),
-            )
-            .await?;
+        world.until_no_machine("p-1").await?;
         world.is_settled().await?;
 
         // then the data of both volumes is preserved.
@@ -266,16 +260,10 @@ fn the_next_machine_uses_the_storage_to_which_a_volume_was_moved() {
             "dataVolumeTemplates": null,
             "template": { "spec": { "volumes": [{ "name": volume["name"], "dataVolume": { "name": "fast-1" } }] } },
         }});
-        let path = format!("{}/p-1", world.place.path("kubevirt.io/v1", "VirtualMachine")?);
-        world.place.ask(http::Method::PATCH, &path, &moved).await?;
+        world.place.patch("kubevirt.io/v1", "VirtualMachine", "p-1", &moved).await?;
 
         world.patch("p", &json!({ "spec": { "replicas": 1 } })).await?;
-        world
-            .until(
-                "p-1 is removed",
-                async || Ok((!world.machines().await?.contains_key("p-1")).then_some(())),
-            )
-            .await?;
+        world.until_no_machine("p-1").await?;
         world.patch("p", &json!({ "spec": { "replicas": 2 } })).await?;
         let next = world.until("p-1 is back", async || Ok(world.machines().await?.remove("p-1"))).await?;
         ensure!(next["metadata"]["uid"] != machine["metadata"]["uid"]);

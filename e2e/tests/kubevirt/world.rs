@@ -1,20 +1,23 @@
 //! A namespace with a controller and a simulator of KubeVirt.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::{OnceCell, RwLock};
 use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION};
+use vmpool_e2e::wait::{eventually, let_time_pass, throughout};
+use vmpool_e2e::world::{SETTLE, ScenarioWorld};
 use vmpool_installation::fault_proxy::FaultProxy;
 use vmpool_installation::programs::{
     Accounts, CONTROLLER_ACCOUNT, Chart, ControllerOptions, ControllerProgram, SYSTEM_NAMESPACE, Simulator,
 };
-use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark, ControlPlane};
-use vmpool_test_cluster::deadline::Deadline;
+use vmpool_invariants::platform::TestedPlatform;
+use vmpool_test_cluster::control_plane::{AuditEntry, ControlPlane};
 use vmpool_test_cluster::error::error_with_causes;
 
 use crate::checks::Checks;
@@ -23,13 +26,22 @@ use crate::{TestNamespace, Unknown, with_namespace};
 /// How long a step may take.
 const STEP: Duration = Duration::from_mins(1);
 
-/// A namespace with a controller and a simulator. Dropping it kills both.
+/// A scenario in a namespace with a controller and a simulator of its own, which sees the objects of KubeVirt
+/// as JSON. Dropping it kills both programs. Its invariants are checked at its end.
 pub(crate) struct KubeVirtWorld<'p> {
     pub(crate) place: TestNamespace<'p>,
     pub(crate) controller: Arc<ControllerProgram>,
     pub(crate) checks: Arc<Checks>,
+    scenario: Arc<ScenarioWorld>,
     _simulator: Arc<Simulator>,
-    since: AuditMark,
+}
+
+impl Deref for KubeVirtWorld<'_> {
+    type Target = ScenarioWorld;
+
+    fn deref(&self) -> &ScenarioWorld {
+        &self.scenario
+    }
 }
 
 /// A KubeVirt object stops the controllers of all namespaces, so a test that creates one runs alone.
@@ -110,15 +122,17 @@ pub(crate) async fn run_with_options(
     let namespace = place.namespace;
     let flags = ["--platform=kubevirt".to_owned(), format!("--namespace={namespace}")];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let checks = Arc::new(Checks::start(place.cluster, place.namespace).await?);
+    let scenario =
+        ScenarioWorld::in_namespace(TestedPlatform::KubeVirt, namespace, place.cluster.access()).await?;
+    let scenario = Arc::new(scenario);
+    let checks = Arc::new(Checks::of(scenario.clone()));
     let simulator = Arc::new(Simulator::start_with(place.cluster, &flags).await?);
     let controller = Arc::new(ControllerProgram::start(place.cluster, options).await?);
-    let since = place.cluster.audit_mark();
     let programs = (controller.clone(), simulator.clone());
-    let world = KubeVirtWorld { place, controller, checks: checks.clone(), _simulator: simulator, since };
+    let world = KubeVirtWorld { place, controller, checks: checks.clone(), scenario, _simulator: simulator };
     test(world).await?;
     // The programs continue until the world is at rest.
-    let checked = checks.end(&place).await;
+    let checked = checks.end().await;
     drop(programs);
     checked
 }
@@ -211,6 +225,31 @@ impl KubeVirtWorld<'_> {
         .await
     }
 
+    /// Checks that these ordinals stay those of the machines of a pool.
+    pub(crate) async fn keeps_ordinals(&self, pool: &str, ordinals: &[usize]) -> Result<()> {
+        let names: Vec<String> = ordinals.iter().map(|ordinal| format!("{pool}-{ordinal}")).collect();
+        throughout(&format!("{names:?} are the machines of {pool}"), SETTLE, async || {
+            let machines = self.machines_of(pool).await?;
+            Ok(if machines.keys().eq(&names) { Ok(()) } else { Err(format!("{machines:#?}")) })
+        })
+        .await
+    }
+
+    /// Waits until there is a machine with this name and another UID than the former one had.
+    pub(crate) async fn until_another(&self, machine: &str, former: &str) -> Result<Value> {
+        self.until(&format!("{machine} is another machine"), async || {
+            let found = self.machines().await?.remove(machine);
+            Ok(found.filter(|found| text(found, "/metadata/uid") != former))
+        })
+        .await
+    }
+
+    /// Waits until there is no machine with this name.
+    pub(crate) async fn until_no_machine(&self, name: &str) -> Result<()> {
+        let is_gone = async || Ok((!self.machines().await?.contains_key(name)).then_some(()));
+        self.until(&format!("{name} is gone"), is_gone).await
+    }
+
     /// Waits until all machines of a pool but this one are ready.
     pub(crate) async fn until_ordinals_but(&self, pool: &str, but: &str) -> Result<BTreeMap<String, Value>> {
         self.until(&format!("the machines of {pool} but {but} are ready"), async || {
@@ -277,31 +316,21 @@ impl KubeVirtWorld<'_> {
 
     /// Waits until `look` finds something.
     pub(crate) async fn until<T>(&self, what: &str, look: impl AsyncFn() -> Result<Option<T>>) -> Result<T> {
-        let deadline = Deadline::after(STEP);
-        loop {
-            if let Some(found) = look().await? {
-                return Ok(found);
-            }
-            if deadline.is_over() {
-                let pools = self.all(POOL_API_VERSION, "VirtualMachinePool").await?;
-                let machines = self.machines().await?;
-                bail!("waiting until {what}\n{pools:#?}\n{machines:#?}\n{}", self.controller.log_tail(60));
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        let found = async || Ok(look().await?.ok_or_else(|| "not yet".to_owned()));
+        let waited = eventually(what, STEP, found).await;
+        let Err(error) = waited else { return waited };
+        let (pools, machines) =
+            (self.all(POOL_API_VERSION, "VirtualMachinePool").await?, self.machines().await?);
+        Err(error.context(format!("{pools:#?}\n{machines:#?}\n{}", self.controller.log_tail(60))))
     }
 
     /// The writes of the controller since the start, without events and the lease.
     pub(crate) fn writes(&self) -> Result<Vec<AuditEntry>> {
-        let (entries, _) = self.place.cluster.audit(self.since)?;
-        let user = Accounts::controller_user();
-        let counts = |entry: &AuditEntry| {
-            entry.user == user
-                && entry.namespace == self.place.namespace
-                && !["get", "list", "watch"].contains(&entry.verb.as_str())
-                && !["events", "leases"].contains(&entry.resource.as_str())
-        };
-        Ok(entries.into_iter().filter(counts).collect())
+        let (mut entries, user) = (self.audit()?, Accounts::controller_user());
+        entries.retain(|entry| {
+            entry.user == user && entry.is_write() && !["events", "leases"].contains(&entry.resource.as_str())
+        });
+        Ok(entries)
     }
 
     /// The number of accepted writes of this kind, for example `create virtualmachines`. A write that the API
@@ -318,9 +347,9 @@ impl KubeVirtWorld<'_> {
 
     /// Checks that the controller writes nothing for a while.
     pub(crate) async fn is_settled(&self) -> Result<()> {
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        let_time_pass(SETTLE).await;
         let before = self.writes()?.len();
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        let_time_pass(Duration::from_secs(3)).await;
         let writes = self.writes()?;
         ensure!(writes.len() == before, "a settled pool causes writes: {:#?}", &writes[before..]);
         Ok(())
@@ -328,18 +357,12 @@ impl KubeVirtWorld<'_> {
 
     /// Lets the simulator apply no changes to running guests: only a restarted one has the new template.
     pub(crate) async fn without_live_updates(&self) -> Result<()> {
-        let knobs = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "simulator-knobs" },
-            "data": { "live-update": "false" },
-        });
-        let maps = format!("/api/v1/namespaces/{}/configmaps", self.place.namespace);
-        self.place.ask(Method::POST, &maps, &knobs).await.map(drop)
+        Ok(self.knob("live-update", "false").await?)
     }
 
     /// Deletes a machine.
     pub(crate) async fn delete_machine(&self, name: &str) -> Result<()> {
-        let path = format!("{}/{name}", self.place.path(API_VERSION, "VirtualMachine")?);
-        self.place.ask(Method::DELETE, &path, &Value::Null).await.map(drop)
+        self.place.delete(API_VERSION, "VirtualMachine", name).await
     }
 
     /// Deletes all objects of a kind, and waits until they are gone.
@@ -366,8 +389,7 @@ impl KubeVirtWorld<'_> {
 
     /// Patches a machine.
     pub(crate) async fn patch_machine(&self, name: &str, patch: &Value) -> Result<()> {
-        let path = format!("{}/{name}", self.place.path(API_VERSION, "VirtualMachine")?);
-        self.place.ask(Method::PATCH, &path, patch).await.map(drop)
+        self.place.patch(API_VERSION, "VirtualMachine", name, patch).await.map(drop)
     }
 
     /// Deletes a pool with this propagation policy.

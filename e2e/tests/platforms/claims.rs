@@ -7,6 +7,7 @@ use futures::future::join_all;
 use http::StatusCode;
 use rstest::rstest;
 use serde_json::{Value, json};
+use vmpool_e2e::wait::let_time_pass;
 use vmpool_e2e::world::condition::ready_replicas;
 use vmpool_e2e::world::{SETTLE, ScenarioWorld};
 use vmpool_engine::protection::{BY, CLAIM, UNTIL};
@@ -168,7 +169,8 @@ fn a_waiting_claim_gets_the_next_machine(#[case] platform: TestedPlatform) {
         let first = pool.claim("a").send().await?;
         let waiting = pool.claim("b").with("waitSeconds", json!(25)).send_unchecked();
         let more = async {
-            tokio::time::sleep(SETTLE).await;
+            // So long, the claim waits.
+            let_time_pass(SETTLE).await;
             pool.scale(2).await
         };
         let (second, scaled): (_, Result<(), _>) = tokio::join!(waiting, more);

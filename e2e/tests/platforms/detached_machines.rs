@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use rstest::rstest;
 use serde_json::json;
+use vmpool_e2e::wait::let_time_pass;
 use vmpool_e2e::world::condition::{
     PoolPredicate, machine_count, pool_condition, pool_event, ready_replicas,
 };
@@ -109,7 +110,7 @@ fn a_client_that_takes_machines_away_again_and_again_costs_few_machines(#[case] 
             for machine in pool.machines().await? {
                 world.patch(TestedKind::Machine, machine.name(), &patch).await.ok();
             }
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            let_time_pass(Duration::from_millis(500)).await;
         }
         pool.until(stalled(&["does not belong to the pool"])).await?;
         let all = machines(world).await?;

@@ -12,7 +12,6 @@ use vmpool_invariants::platform::TestedPlatform;
 
 use crate::on;
 use crate::protected::{annotate, blocked, exactly, from_now, machine, protect, uid_in, unprotect};
-use crate::rollout::{guest, more_memory};
 
 #[rstest]
 #[case::dvp(TestedPlatform::Dvp)]
@@ -109,17 +108,17 @@ fn a_machine_cannot_be_claimed_while_it_restarts() {
         let only = pool.machine(0).await?;
         // Given a machine whose guest takes its time to stop for a rollout,
         world.knob("stop-delay", "8s").await?;
-        pool.edit(&more_memory(TestedPlatform::KubeVirt)).await?;
+        pool.change_memory("1Gi").await?;
         pool.until(marked(only.uid(), true)).await?;
         // when a client claims one, then there is none.
         let refused = pool.claim("a").send().await?;
         ensure!(refused.code == 409 && refused.body["reason"] == "NoMachineAvailable", "{refused}");
         // A user may protect it meanwhile. The restart is completed, and the protection applies afterwards.
-        let before = guest(world, only.name()).await?;
+        let before = world.guest_of(only.name()).await?;
         protect(world, &only, &from_now(3600)).await?;
         world.reset_knob("stop-delay").await?;
         pool.until(marked(only.uid(), false).and(ready_replicas(1))).await?;
-        ensure!(guest(world, only.name()).await? != before, "the guest was not restarted");
+        ensure!(world.guest_of(only.name()).await? != before, "the guest was not restarted");
         let refused = pool.claim("a").send().await?;
         ensure!(refused.code == 409, "{refused}");
         // Without the protection, it can be claimed.

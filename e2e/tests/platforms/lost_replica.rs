@@ -7,6 +7,7 @@ use futures::future::join_all;
 use kube::Client;
 use rstest::rstest;
 use serde_json::json;
+use vmpool_e2e::wait::let_time_pass;
 use vmpool_e2e::world::condition::{PoolPredicate, ready_replicas};
 use vmpool_e2e::world::{DEADLINE, PoolHandle, ScenarioWorld};
 use vmpool_installation::programs::Component;
@@ -35,7 +36,7 @@ async fn persistent(pool: &PoolHandle<'_>, replicas: &[Client], number: usize) -
             _ => anyhow::bail!("job-{number}: {answer}"),
         }
         ensure!(!deadline.is_over(), "job-{number} has no machine: {answer}");
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        let_time_pass(std::time::Duration::from_millis(100)).await;
     }
     unreachable!("the loop has no end")
 }

@@ -1,5 +1,4 @@
-//! Scenarios with the same steps on each platform: protection, claims and the kubectl plugin; and scenarios
-//! with pools of both.
+//! What both platforms promise: scenarios with the same steps on each; and scenarios with pools of both.
 //!
 //! They share a cluster with both platforms, the webhook, and two replicas of the aggregated API.
 
@@ -7,10 +6,12 @@ mod autoscaling;
 mod backup;
 mod claims;
 mod dashboard;
+mod deletion;
 mod detached_machines;
 mod healing;
 mod limits_of_protection;
 mod lost_replica;
+mod machines;
 mod other_namespaces;
 mod paused;
 mod plugin;
@@ -19,10 +20,13 @@ mod policy;
 mod protected;
 mod provisioning;
 mod recipes;
+mod refused_creates;
 mod release;
 mod removal;
+mod removal_requests;
 mod rollout;
 mod scale_down;
+mod scaling;
 mod side_by_side;
 mod slow_webhooks;
 mod unusual_values;

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_api::v1alpha2::GROUP;
+use vmpool_e2e::wait::let_time_pass;
 use vmpool_e2e::world::condition::{
     PoolPredicate, has_machine, live_machine_count, negate_condition, pool_condition, ready_replicas,
     status_number,
@@ -504,7 +505,7 @@ fn the_plugin_follows_a_pool_until_it_is_deleted(#[case] platform: TestedPlatfor
             pool.scale(2).await?;
             pool.until(ready_replicas(2)).await?;
             // The commands read the pool at least once more before it is gone.
-            tokio::time::sleep(Duration::from_secs(5)).await;
+            let_time_pass(Duration::from_secs(5)).await;
             pool.delete(PoolDeletion::Background).await?;
             Ok::<(), anyhow::Error>(())
         };

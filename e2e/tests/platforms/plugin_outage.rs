@@ -1,7 +1,5 @@
 //! The kubectl plugin while a program of vmpool does not work.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::Api;
@@ -9,11 +7,11 @@ use kube::api::{DeleteParams, PostParams};
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_e2e::scenario::define_scenario;
+use vmpool_e2e::wait::eventually;
 use vmpool_e2e::world::condition::ready_replicas;
 use vmpool_e2e::world::{DEADLINE, ScenarioWorld};
 use vmpool_invariants::object::TestedKind;
 use vmpool_invariants::platform::TestedPlatform;
-use vmpool_test_cluster::deadline::Deadline;
 
 use crate::plugin::{Plugin, builder, platform_rules};
 use crate::slow_webhooks::black_hole;
@@ -29,15 +27,11 @@ async fn plugin_of_lease_reader(world: &ScenarioWorld) -> Result<Plugin<'_>> {
 
 /// The output of a command once it contains `expected`.
 async fn eventual_output(plugin: &Plugin<'_>, arguments: &[&str], expected: &str) -> Result<String> {
-    let deadline = Deadline::after(DEADLINE);
-    loop {
+    eventually(&format!("the output contains {expected}"), DEADLINE, async || {
         let output = plugin.output(arguments).await?;
-        if output.contains(expected) {
-            return Ok(output);
-        }
-        ensure!(!deadline.is_over(), "{expected} is missing: {output}");
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
+        Ok(if output.contains(expected) { Ok(output) } else { Err(output) })
+    })
+    .await
 }
 
 #[rstest]
@@ -106,15 +100,12 @@ fn hanging_webhook(world: &ScenarioWorld, port: u16) -> Result<ValidatingWebhook
 
 /// Runs `doctor` until it succeeds or fails as expected. The API server notices new webhooks after a while.
 async fn eventual_doctor(plugin: &Plugin<'_>, expected: i32) -> Result<String> {
-    let deadline = Deadline::after(DEADLINE);
-    loop {
+    eventually(&format!("doctor exits with {expected}"), DEADLINE, async || {
         let (code, output, errors) = plugin.run(&["doctor"]).await?;
-        if code == Some(expected) {
-            return Ok(output);
-        }
-        ensure!(!deadline.is_over(), "exited with {code:?}:\n{output}\n{errors}");
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
+        let is_expected = code == Some(expected);
+        Ok(if is_expected { Ok(output) } else { Err(format!("{code:?}:\n{output}\n{errors}")) })
+    })
+    .await
 }
 
 #[rstest]

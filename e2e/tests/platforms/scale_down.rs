@@ -12,7 +12,7 @@ use vmpool_test_cluster::poll;
 
 use crate::on;
 use crate::protected::{
-    annotate, blocked, ends_in, exactly, from_now, machine, not_blocked, protect, running, uid_in, unprotect,
+    annotate, blocked, ends_in, exactly, from_now, machine, not_blocked, protect, uid_in, unprotect,
 };
 
 /// Waits until the controller counts this number of machines of the pool in a state.
@@ -143,28 +143,6 @@ fn the_controller_corrects_protection_that_is_unreadable_or_too_long(#[case] pla
             .collect();
         let named = |place: usize| notes.iter().any(|note| note.contains(machines[place].name()));
         ensure!(named(0) && named(1) && !named(2), "{notes:?}");
-        Ok(())
-    });
-}
-
-#[rstest]
-#[case::dvp(TestedPlatform::Dvp)]
-#[case::kubevirt(TestedPlatform::KubeVirt)]
-fn a_machine_that_leaves_its_pool_keeps_its_protection(#[case] platform: TestedPlatform) {
-    on(platform, "a machine that leaves its pool keeps its protection", async |world| {
-        let pool = world.pool("web").replicas(2).ready().await?;
-        let (leaving, until) = (pool.machine(0).await?, from_now(3600));
-        protect(world, &leaving, &until).await?;
-        world.user_actions().deleted.insert(leaving.uid().to_owned());
-        world
-            .patch(TestedKind::Machine, leaving.name(), &json!({ "metadata": { "ownerReferences": null } }))
-            .await?;
-        // The pool gets another machine, and neither changes the one that left.
-        pool.until(running(2).and(ready_replicas(2)).and(not_blocked())).await?;
-        pool.holds(running(2), SETTLE).await?;
-        let left = world.get(TestedKind::Machine, leaving.name()).await?;
-        ensure!(left.uid() == leaving.uid() && !left.is_terminating(), "{left:?}");
-        ensure!(left.annotation(UNTIL) == Some(&*until), "{left:?}");
         Ok(())
     });
 }

@@ -20,7 +20,6 @@ use vmpool_test_cluster::error::error_with_causes;
 use std::sync::Arc;
 
 use crate::on;
-use crate::rollout::more_memory;
 
 /// Checks that only the named machine of the pool is removed, and counted.
 async fn remove_one(pool: &PoolHandle<'_>) -> Result<()> {
@@ -60,15 +59,14 @@ fn pools_of_both_platforms_with_one_name_do_not_affect_each_other() {
             Ok(machines.iter().map(|machine| machine.at("/metadata/generation").clone()).collect())
         };
         let before = versions(&other, &dvp).await?;
-        kubevirt.edit(&more_memory(TestedPlatform::KubeVirt)).await?;
+        kubevirt.change_memory("1Gi").await?;
         world.settles().await?;
         ensure!(versions(&other, &dvp).await? == before, "machines of the other platform were changed");
         for machine in kubevirt.machines().await? {
-            let guest = machine.at("/spec/template/spec/domain/memory/guest");
-            ensure!(guest == "1Gi", "{machine:?}");
+            ensure!(machine.memory() == "1Gi", "{machine:?}");
         }
         let before = versions(world, &kubevirt).await?;
-        dvp.edit(&more_memory(TestedPlatform::Dvp)).await?;
+        dvp.change_memory("1Gi").await?;
         other.settles().await?;
         ensure!(versions(world, &kubevirt).await? == before, "machines of the other platform were changed");
         // When one is deleted, then the other stays.

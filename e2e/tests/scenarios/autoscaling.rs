@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use vmpool_api::v1alpha2::API_VERSION;
 use vmpool_e2e::autoscaling::{at_once, cpu_metric, create_pool_autoscaler};
 use vmpool_e2e::scenario::define_scenario;
-use vmpool_e2e::world::condition::{live_machine_count, ready_replicas, status_number};
+use vmpool_e2e::world::condition::{live_machine_count, ready_replicas};
 use vmpool_e2e::world::{DEADLINE, PoolHandle, PoolScaleDownPolicy, SETTLE, ScenarioWorld};
 use vmpool_invariants::object::TestedKind;
 use vmpool_test_cluster::poll;
@@ -29,25 +29,6 @@ fn events(world: &ScenarioWorld, reason: &str) -> Vec<String> {
         event.text("/reason") == reason && event.text("/involvedObject/kind") == "HorizontalPodAutoscaler"
     });
     of_autoscaler.map(|event| event.text("/message").to_owned()).collect()
-}
-
-#[test]
-fn an_autoscaler_scales_a_pool_up_and_down_on_cpu() {
-    define_scenario("an autoscaler scales a pool on CPU").guarded().run(async |world| {
-        // Given a pool of one machine with an autoscaler,
-        let pool = world.pool("web").replicas(1).ready().await?;
-        let metrics = world.installation().guard()?.metrics();
-        metrics.set_cpu(world.namespace(), 100);
-        create_pool_autoscaler(world, &pool, cpu_metric(), at_once()).await?;
-        // when the CPU usage is high, the autoscaler scales the pool up,
-        metrics.set_cpu(world.namespace(), 400);
-        pool.until(ready_replicas(4)).await?;
-        // and when it is low, the autoscaler scales the pool down.
-        metrics.set_cpu(world.namespace(), 150);
-        pool.until(ready_replicas(2)).await?;
-        pool.holds(status_number("replicas", 2), SETTLE).await?;
-        Ok::<_, anyhow::Error>(())
-    });
 }
 
 #[test]

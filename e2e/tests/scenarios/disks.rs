@@ -9,10 +9,10 @@ use serde_json::json;
 use vmpool_api::{annotations, labels};
 use vmpool_e2e::scenario::define_scenario;
 use vmpool_e2e::world::condition::{
-    PoolPredicate, PoolView, disk_count, live_machine_count, machine_count, negate_condition, no_condition,
-    pool_event, ready_replicas,
+    PoolPredicate, PoolView, disk_count, machine_count, negate_condition, no_condition, pool_event,
+    ready_replicas,
 };
-use vmpool_e2e::world::{PoolHandle, SETTLE};
+use vmpool_e2e::world::{PoolHandle, SETTLE, until_after_second};
 use vmpool_invariants::object::{JsonObject, TestedKind};
 
 const MOUNT_LOG: &str = "simulator.vmpool.dev/mount-log";
@@ -97,7 +97,8 @@ fn an_idle_pool_deletes_old_free_disks_and_keeps_the_newest() {
             .find(|disk| disk.annotation(annotations::FREE_SINCE).is_some());
         let oldest = oldest.expect("the condition has observed it");
         // The annotations have whole seconds: the next disks become free in a later second.
-        pool.holds(live_machine_count(2), Duration::from_millis(1200)).await?;
+        let since = oldest.annotation(annotations::FREE_SINCE).unwrap_or_default();
+        until_after_second(since).await?;
         pool.scale(0).await?;
         // Without further changes of the pool, all free disks but one are deleted,
         pool.until_within(filling("cache", 1), Duration::from_secs(90)).await?;

@@ -1,11 +1,13 @@
 //! An `Explicit` pool cannot be scaled down through `replicas` by any client or request.
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use vmpool_api::v1alpha2::API_VERSION;
 use vmpool_e2e::scenario::define_scenario;
-use vmpool_e2e::world::condition::{live_machine_count, ready_replicas};
+use vmpool_e2e::world::condition::{
+    live_machine_count, machine_count, pool_condition, ready_replicas, status_number,
+};
 use vmpool_e2e::world::{PoolHandle, PoolScaleDownPolicy, SETTLE, ScenarioWorld};
 use vmpool_invariants::object::TestedKind;
 use vmpool_test_cluster::error::error_with_causes;
@@ -112,19 +114,27 @@ fn a_simultaneous_change_to_explicit_and_fewer_replicas_is_refused() {
 }
 
 #[test]
-fn only_the_removal_handler_writes_the_removal_record() {
-    define_scenario("only the removal handler writes the removal record").guarded().run(async |world| {
-        // An editor may not delete machines. A write of the removal record would have that effect.
-        let pool = world.pool("web").replicas(2).ready().await?;
-        let machine = pool.machine(0).await?;
-        let record = json!([{ "name": machine.name(), "uid": machine.uid() }]).to_string();
-        let annotated =
-            json!({ "metadata": { "annotations": { vmpool_api::annotations::SCALE_DOWN_TARGETS: record } } });
-        let refused = refusal("a removal record from an editor", pool.edit(&annotated).await)?;
-        ensure!(refused.contains("scale-down-targets"), "{refused}");
-        let born = world.pool("other").with(&annotated).create().await;
-        refusal("a new pool with a removal record", born.map(drop)).context("on create")?;
-        pool.holds(ready_replicas(2), SETTLE).await?;
+fn an_explicit_pool_keeps_surplus_machines() {
+    define_scenario("an Explicit pool keeps surplus machines").run(async |world| {
+        // Given an Explicit pool of three machines,
+        let pool = world.pool("runners").policy(PoolScaleDownPolicy::Explicit).replicas(3).ready().await?;
+        // when `replicas` is lowered,
+        pool.edit(&json!({ "spec": { "replicas": 1 } })).await?;
+        // then no machine is removed, and the condition says what to do.
+        pool.until(status_number("readyReplicas", 3).and(pool_condition(
+            "Progressing",
+            "True",
+            "ReplicasProgressing",
+        )))
+        .await?;
+        pool.holds(live_machine_count(3), SETTLE).await?;
+        let message = pool.get().await?.condition("Progressing").cloned().unwrap_or_default();
+        let message = message["message"].as_str().unwrap_or_default().to_owned();
+        assert!(message.contains("by name"), "{message}");
+        // A machine that a user deletes is not replaced while there is a surplus.
+        world.delete(&pool.machine(0).await?).await?;
+        pool.until(machine_count(2).and(status_number("replicas", 2))).await?;
+        pool.holds(machine_count(2), SETTLE).await?;
         Ok::<_, anyhow::Error>(())
     });
 }

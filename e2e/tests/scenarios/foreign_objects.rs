@@ -3,32 +3,15 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use vmpool_api::{annotations, labels};
+use vmpool_api::annotations;
 use vmpool_e2e::scenario::define_scenario;
-use vmpool_e2e::world::condition::{disk_count, machine_count, machine_phase, ready_replicas};
-use vmpool_e2e::world::{DEADLINE, SETTLE};
+use vmpool_e2e::world::DEADLINE;
+use vmpool_e2e::world::condition::{disk_count, machine_phase, ready_replicas};
 use vmpool_engine::Uid;
 use vmpool_engine::scale_up::names::Namer;
 use vmpool_invariants::object::TestedKind;
-use vmpool_test_cluster::deadline::Deadline;
-
-#[test]
-fn a_foreign_machine_with_copied_labels_is_not_changed() {
-    define_scenario("a foreign machine with copied labels is left alone").run(async |world| {
-        let pool = world.pool("web").replicas(2).ready().await?;
-        let copied = json!({ labels::POOL_UID: pool.uid(), labels::POOL: pool.name() });
-        world.foreign_machine("web-stray", &copied).await?;
-        pool.holds(ready_replicas(2).and(machine_count(2)), SETTLE).await?;
-        pool.scale(0).await?;
-        pool.until(ready_replicas(0).and(disk_count(0))).await?;
-        // Each step checks I4: the machine was not changed. Now the user deletes it.
-        let stray = world.get(TestedKind::Machine, "web-stray").await?;
-        assert_eq!(stray.label(labels::POOL_UID), Some(pool.uid()));
-        world.user_actions().foreign.clear();
-        world.delete(&stray).await?;
-        Ok::<_, anyhow::Error>(())
-    });
-}
+use vmpool_test_cluster::error::Error;
+use vmpool_test_cluster::poll;
 
 #[test]
 fn a_foreign_disk_named_like_a_template_is_not_changed() {
@@ -52,8 +35,11 @@ fn a_machine_name_whose_disk_name_is_taken_is_skipped() {
         // Given a disk with the name of the first machine's disk,
         let namer = Namer::new(&Arc::from(pool.name()), &Uid::from(pool.uid()));
         let (first, second) = (namer.name(0), namer.name(1));
+        let controller = world.controller()?;
+        controller.kill();
         world.foreign_disk(&format!("{first}-root"), &json!({})).await?;
-        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        // and a controller that knows this disk,
+        controller.restart().await?;
         // when the pool is scaled up, the machine gets the next name.
         pool.scale(1).await?;
         pool.until(ready_replicas(1)).await?;
@@ -76,11 +62,16 @@ fn a_foreign_disk_with_the_name_of_a_machines_disk_is_not_changed() {
         controller.pause()?;
         let disk = world.get(TestedKind::Disk, &wanted).await?;
         world.delete(&disk).await?;
-        let deadline = Deadline::after(DEADLINE);
-        while world.api(TestedKind::Disk).get_opt(&wanted).await?.is_some() {
-            anyhow::ensure!(!deadline.is_over(), "{wanted} still exists after {}", deadline.elapsed());
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
+        poll::poll_until(
+            || format!("{wanted} is gone"),
+            DEADLINE,
+            async || {
+                let found = world.api(TestedKind::Disk).get_opt(&wanted).await;
+                let found = found.map_err(Error::api(format!("reading {wanted}")))?;
+                Ok(found.map_or(Ok(()), |_| Err(format!("{wanted} exists"))))
+            },
+        )
+        .await?;
         world.foreign_disk(&wanted, &json!({})).await?;
         // when the controller resumes,
         controller.resume()?;

@@ -1,4 +1,5 @@
-//! The scenarios: one binary, so that they share a cluster, and one module per subject.
+//! Scenarios of pools of DVP, and of what does not depend on the platform: one binary, so that they share a
+//! cluster, and one module per subject. What both platforms promise is in `tests/platforms`.
 //!
 //! They run in parallel threads and mostly wait, so you can use more threads than CPUs (`RUST_TEST_THREADS`).
 
@@ -6,7 +7,6 @@ mod adoption;
 mod agreement;
 mod autoscaling;
 mod control_plane;
-mod deletion;
 mod disks;
 mod documented;
 mod edits;
@@ -14,6 +14,7 @@ mod explicit;
 mod failures;
 mod foreign_objects;
 mod gates;
+mod helm_wait;
 mod machines;
 mod metrics;
 mod missing_objects;
@@ -22,7 +23,6 @@ mod removal;
 mod requests;
 mod roles;
 mod rollout;
-mod scaling;
 mod schemas;
 mod settings;
 mod smoke;

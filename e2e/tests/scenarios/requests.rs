@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use vmpool_api::v1alpha2::GROUP;
 use vmpool_e2e::scenario::define_scenario;
+use vmpool_e2e::wait::let_time_pass;
 use vmpool_e2e::world::ScenarioWorld;
 use vmpool_e2e::world::condition::ready_replicas;
 use vmpool_installation::programs::Accounts;
@@ -16,23 +17,13 @@ const MACHINES: u64 = 20;
 /// How long a settled pool is observed.
 const QUIET: Duration = Duration::from_mins(1);
 
-/// The controller's requests for one resource, from the audit log.
-fn asked_by_controller(
+/// The number of such requests of the controller for objects of a kind.
+fn count_requests(
     world: &ScenarioWorld,
-    since: usize,
-    resource: &str,
+    kind: TestedKind,
     what: impl Fn(&AuditEntry) -> bool,
 ) -> anyhow::Result<usize> {
-    let user = Accounts::controller_user();
-    let audit = world.audit()?;
-    let of_controller =
-        audit[since..].iter().filter(|entry| entry.user == user && entry.resource == resource);
-    Ok(of_controller.filter(|entry| what(entry)).count())
-}
-
-/// The controller's writes to objects of one resource.
-fn writes_of_controller(world: &ScenarioWorld, since: usize, resource: &str) -> anyhow::Result<usize> {
-    asked_by_controller(world, since, resource, |entry| entry.is_write() && entry.subresource.is_empty())
+    Ok(world.controller_requests(kind)?.iter().filter(|entry| what(entry)).count())
 }
 
 fn ours(counts: &RequestCounts) -> RequestCounts {
@@ -48,7 +39,8 @@ fn a_machine_needs_one_write_plus_one_per_disk_and_a_settled_pool_none() {
         world.settles().await?;
 
         // When twenty machines with two disks each are created,
-        let (before, mark) = (world.cluster().metrics().await?, world.audit()?.len());
+        let before = world.cluster().metrics().await?;
+        let pools = count_requests(world, TestedKind::Pool, AuditEntry::is_write)?;
         pool.scale_by_api(i64::try_from(MACHINES)?).await?;
         pool.until(ready_replicas(i64::try_from(MACHINES)?)).await?;
         world.settles().await?;
@@ -56,14 +48,14 @@ fn a_machine_needs_one_write_plus_one_per_disk_and_a_settled_pool_none() {
         let made = world.cluster().metrics().await?.since(&before);
         assert_eq!(made.of("POST", "virtualmachines"), MACHINES, "{made}");
         assert_eq!(made.of("POST", "virtualdisks"), 2 * MACHINES, "{made}");
-        let by_us = |resource: &str| writes_of_controller(world, mark, resource);
-        assert_eq!(by_us("virtualmachines")?, usize::try_from(MACHINES)?, "only the creates");
-        assert_eq!(by_us("virtualdisks")?, usize::try_from(2 * MACHINES)?, "only the creates");
-        assert_eq!(by_us("virtualmachinepools")?, 1, "one block of machine numbers");
+        let writes = |kind: TestedKind| count_requests(world, kind, AuditEntry::is_write);
+        assert_eq!(writes(TestedKind::Machine)?, usize::try_from(MACHINES)?, "only the creates");
+        assert_eq!(writes(TestedKind::Disk)?, usize::try_from(2 * MACHINES)?, "only the creates");
+        assert_eq!(writes(TestedKind::Pool)? - pools, 1, "one block of machine numbers");
 
         // When nothing changes for a minute, there are no requests for pools, machines and disks.
         let (before, mark) = (world.cluster().metrics().await?, world.audit()?.len());
-        tokio::time::sleep(QUIET).await;
+        let_time_pass(QUIET).await;
         let idle = ours(&world.cluster().metrics().await?.since(&before));
         let asked = idle.only(|key| key.verb != "WATCH");
         assert_eq!(asked.total(), 0, "requests in a settled minute:\n{asked}");
@@ -78,15 +70,14 @@ fn a_machine_needs_one_write_plus_one_per_disk_and_a_settled_pool_none() {
         // A scale-down causes one delete per machine, and one list that counts the machines, except with
         // `replicas: 0`.
         for (left, lists) in [(MACHINES / 2, 1), (0, 0)] {
-            let mark = world.audit()?.len();
+            // Lists that start a watch are logged as watches.
+            let listed = || count_requests(world, TestedKind::Machine, |entry| entry.verb == "list");
+            let (written, known) = (writes(TestedKind::Machine)?, listed()?);
             pool.scale_by_api(i64::try_from(left)?).await?;
             pool.until(ready_replicas(i64::try_from(left)?)).await?;
             world.settles().await?;
-            let machines = TestedKind::Machine.plural();
-            assert_eq!(writes_of_controller(world, mark, machines)?, usize::try_from(MACHINES / 2)?);
-            // Lists that start a watch are logged as watches.
-            let listed = asked_by_controller(world, mark, machines, |entry| entry.verb == "list")?;
-            assert_eq!(listed, lists);
+            assert_eq!(writes(TestedKind::Machine)? - written, usize::try_from(MACHINES / 2)?);
+            assert_eq!(listed()? - known, lists);
         }
         Ok::<_, anyhow::Error>(())
     });

@@ -6,20 +6,16 @@ use serde_json::{Value, json};
 use vmpool_api::labels;
 use vmpool_e2e::scenario::define_scenario;
 use vmpool_e2e::world::condition::{
-    PoolPredicate, in_phase, pool_condition, pool_event, ready_replicas, status_number,
+    PoolPredicate, in_phase, machines_labeled, pool_condition, pool_event, ready_replicas, status_number,
 };
 use vmpool_e2e::world::{
     DEADLINE, FRACTION_OF_MORE_CORES, FRACTION_OF_ONE_CORE, PoolHandle, SETTLE, ScenarioWorld,
 };
-use vmpool_invariants::object::{JsonObject, TestedKind};
+use vmpool_invariants::object::{TestedKind, object_uids};
 use vmpool_test_cluster::poll;
 
 fn template(spec: &Value) -> Value {
     json!({ "spec": { "virtualMachineTemplate": { "spec": spec } } })
-}
-
-fn automatic() -> Value {
-    template(&json!({ "disruptions": { "restartApprovalMode": "Automatic" } }))
 }
 
 /// All machines that are not terminating have this number of cores in their spec.
@@ -29,19 +25,8 @@ fn cores(count: i64) -> PoolPredicate {
     })
 }
 
-/// At most this number of machines does not run, without terminating ones.
-fn at_most_down(most: usize) -> PoolPredicate {
-    PoolPredicate::new(format!("at most {most} machines that are not running"), move |view| {
-        view.live().filter(|machine| !machine.is_running()).count() <= most
-    })
-}
-
 fn synced() -> PoolPredicate {
     pool_condition("Synced", "True", "PoolSynced")
-}
-
-fn uids(machines: &[JsonObject]) -> Vec<String> {
-    machines.iter().map(|machine| machine.uid().to_owned()).collect()
 }
 
 /// The maximum number of machines that did not run at the same time during the rollout to two cores.
@@ -61,11 +46,7 @@ fn worst_moment(pool: &PoolHandle<'_>, world: &ScenarioWorld) -> usize {
 fn a_revision_that_a_user_deletes_is_stored_again_and_stays_the_merge_base() {
     define_scenario("a revision that a user deletes is stored again").run(async |world| {
         // Given a pool whose template has a label,
-        let tier = |tier: Option<&'static str>| {
-            PoolPredicate::new(format!("machines of tier {tier:?}"), move |view| {
-                view.live().all(|machine| machine.label("tier") == tier)
-            })
-        };
+        let tier = |tier: Option<&'static str>| machines_labeled("tier", tier);
         let labels = |tier: Value| json!({ "spec": { "virtualMachineTemplate": { "metadata": { "labels": { "tier": tier } } } } });
         let pool = world.pool("web").replicas(1).with(&labels(json!("gold"))).ready().await?;
         pool.until(tier(Some("gold")).and(synced())).await?;
@@ -82,32 +63,6 @@ fn a_revision_that_a_user_deletes_is_stored_again_and_stays_the_merge_base() {
         // and a label that the template then drops is removed from the machine.
         pool.edit(&labels(Value::Null)).await?;
         pool.until(tier(None).and(synced()).and(status_number("updatedReplicas", 1))).await?;
-        Ok::<_, anyhow::Error>(())
-    });
-}
-
-#[test]
-fn label_changes_reach_running_machines_and_keep_foreign_labels() {
-    define_scenario("label changes reach running machines and keep foreign labels").run(async |world| {
-        let pool = world.pool("web").replicas(2).ready().await?;
-        let before = uids(&pool.machines().await?);
-        let name = pool.machine(0).await?.name().to_owned();
-        world.patch(TestedKind::Machine, &name, &json!({ "metadata": { "labels": { "mine": "stays" } } })).await?;
-        let labels = |labels: Value| json!({ "spec": { "virtualMachineTemplate": { "metadata": { "labels": labels } } } });
-        pool.edit(&labels(json!({ "tier": "gold", "zone": "a" }))).await?;
-        let tier = |tier: Option<&'static str>| {
-            PoolPredicate::new(format!("machines of tier {tier:?}"), move |view| {
-                view.live().all(|machine| machine.label("tier") == tier)
-            })
-        };
-        pool.until(tier(Some("gold")).and(synced()).and(status_number("updatedReplicas", 2))).await?;
-        // Labels that only the former template had are removed; labels of others remain.
-        pool.edit(&labels(json!({ "tier": null }))).await?;
-        pool.until(tier(None).and(synced()).and(status_number("updatedReplicas", 2))).await?;
-        let machine = world.get(TestedKind::Machine, &name).await?;
-        assert_eq!((machine.label("mine"), machine.label("zone")), (Some("stays"), Some("a")));
-        assert_eq!(uids(&pool.machines().await?), before, "no machine was recreated");
-        pool.until(ready_replicas(2)).await?;
         Ok::<_, anyhow::Error>(())
     });
 }
@@ -141,7 +96,7 @@ fn a_core_fraction_that_the_platform_filled_in_follows_the_template() {
     define_scenario("a core fraction that the platform filled in follows the template").run(async |world| {
         let fractions = world.fill_core_fractions().await?;
         let unset = template(&json!({ "cpu": { "coreFraction": null } }));
-        let pool = world.pool("web").replicas(3).with(&automatic()).with(&unset).ready().await?;
+        let pool = world.pool("web").replicas(3).automatic_restarts().with(&unset).ready().await?;
         let fraction = |fraction: &'static str| {
             PoolPredicate::new(format!("machines with a core fraction of {fraction}"), move |view| {
                 view.live().all(|machine| machine.text("/spec/cpu/coreFraction") == fraction)
@@ -160,33 +115,6 @@ fn a_core_fraction_that_the_platform_filled_in_follows_the_template() {
             assert_eq!(machine.text("/spec/cpu/coreFraction"), expected, "{}", machine.name());
         }
         fractions.lift().await?;
-        Ok::<_, anyhow::Error>(())
-    });
-}
-
-#[test]
-fn automatic_restarts_stay_within_the_disruption_budget() {
-    define_scenario("automatic restarts stay within the disruption budget").run(async |world| {
-        let pool = world.pool("web").replicas(5).with(&automatic()).ready().await?;
-        let before = uids(&pool.machines().await?);
-        pool.edit(&template(&json!({ "cpu": { "cores": 2 } }))).await?;
-        // A quarter of five is one.
-        let done = async {
-            pool.until_within(
-                cores(2).and(synced()).and(status_number("updatedReplicas", 5)),
-                Duration::from_secs(90),
-            )
-            .await?;
-            Ok::<_, anyhow::Error>(())
-        };
-        done.await?;
-        let worst = worst_moment(&pool, world);
-        assert_eq!(worst, 1, "machines that were not running at the same time");
-        // The last machine may still be starting.
-        pool.until(ready_replicas(5)).await?;
-        pool.holds(at_most_down(0), SETTLE).await?;
-        assert_eq!(uids(&pool.machines().await?), before, "no machine was recreated");
-        pool.until(pool_event("TemplateApplied")).await?;
         Ok::<_, anyhow::Error>(())
     });
 }
@@ -213,7 +141,7 @@ fn was_updated_while_stopping(pool: &PoolHandle<'_>, world: &ScenarioWorld) -> b
 fn a_machine_that_stops_for_its_restart_does_not_count_as_updated() {
     define_scenario("a machine that stops for its restart does not count as updated").run(async |world| {
         let grace = template(&json!({ "terminationGracePeriodSeconds": 5 }));
-        let pool = world.pool("web").replicas(1).with(&automatic()).with(&grace).knob("stop-delay", "3s");
+        let pool = world.pool("web").replicas(1).automatic_restarts().with(&grace).knob("stop-delay", "3s");
         let pool = pool.ready().await?;
         pool.edit(&template(&json!({ "cpu": { "cores": 2 } }))).await?;
         pool.sees(in_phase("Stopping", 1).and(status_number("updatedReplicas", 0))).await?;
@@ -291,11 +219,11 @@ fn a_large_rollout_stays_within_the_disruption_budget() {
             .disk("root")
             .disk("data")
             .retained("cache", 0, "10m")
-            .with(&automatic())
+            .automatic_restarts()
             .create()
             .await?;
         pool.until_within(ready_replicas(count), patience).await?;
-        let before = uids(&pool.machines().await?);
+        let before = object_uids(&pool.machines().await?);
         pool.edit(&template(&json!({ "cpu": { "cores": 2 } }))).await?;
         pool.until_within(cores(2).and(synced()).and(status_number("updatedReplicas", count)), patience)
             .await?;
@@ -304,7 +232,7 @@ fn a_large_rollout_stays_within_the_disruption_budget() {
             (1..=budget).contains(&worst),
             "{worst} machines were not running at the same time, but {budget} are allowed"
         );
-        assert_eq!(uids(&pool.machines().await?), before, "no machine was recreated");
+        assert_eq!(object_uids(&pool.machines().await?), before, "no machine was recreated");
         assert_eq!(pool.disks().await?.len(), 3 * before.len(), "the number of disks has not changed");
         Ok::<_, anyhow::Error>(())
     });

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use serde_json::{Value, json};
 use vmpool_e2e::scenario::define_scenario;
+use vmpool_e2e::wait::let_time_pass;
 use vmpool_e2e::world::condition::{
     PoolPredicate, disk_count, machine_count, pool_condition, ready_replicas, status_number,
 };
@@ -153,7 +154,8 @@ fn controllers_survive_a_full_and_a_slow_disk_of_etcd() {
             roll_out(world, &pool, 2).await?;
             for replicas in [10, 8, 6] {
                 cluster.pause_etcd()?;
-                tokio::time::sleep(Duration::from_millis(900)).await;
+                // The length of the fault.
+                let_time_pass(Duration::from_millis(900)).await;
                 cluster.resume_etcd()?;
                 world
                     .patch(TestedKind::Pool, pool.name(), &json!({ "spec": { "replicas": replicas } }))

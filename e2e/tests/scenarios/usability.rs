@@ -1,6 +1,9 @@
 //! Commands that users type.
 
+use anyhow::ensure;
+use vmpool_e2e::documentation::{find_documented_commands, read_docs_page, run_shell_script};
 use vmpool_e2e::scenario::define_scenario;
+use vmpool_e2e::world::condition::{PoolPredicate, ready_replicas};
 use vmpool_installation::workspace_root;
 
 #[test]
@@ -43,8 +46,8 @@ fn every_example_of_the_docs_is_accepted() {
         async |world| {
             let examples = workspace_root().join("docs/examples");
             let mut found = 0;
-            // Examples that need other kinds are in the directory keda, and examples that need a certain
-            // order are in handover and removal. They are tested in `documented` and below.
+            // Examples that need other kinds are in the directories keda and pool-autoscaler, and examples that
+            // need a certain order are in handover and removal. They are tested in `documented` and below.
             for folder in ["", "autoscaling", "disks", "roles", "rollouts"] {
                 for entry in std::fs::read_dir(examples.join(folder))? {
                     let path = entry?.path();
@@ -97,6 +100,34 @@ fn replicas_are_handed_over_as_documented() {
         assert_eq!(left.trim(), "2");
         let wait = ["wait", "--for=jsonpath={.status.replicas}=2", "vmpool/runners", "--timeout=60s"];
         world.kubectl(&wait).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+/// The commands for DVP. Other tests run the plugin, and KubeVirt pools.
+#[test]
+fn the_quickstart_creates_scales_and_changes_a_pool() {
+    define_scenario("the quickstart creates, scales and changes a pool").guarded().run(async |world| {
+        let page = read_docs_page("quickstart.md")?;
+        let flags = format!("--namespace={}", world.namespace());
+        for heading in ["## Create a pool", "## Scale it", "## Change the template"] {
+            let commands = find_documented_commands(&page, heading, "console")?;
+            let is_run =
+                |command: &&String| !command.contains("kubectl vmpool") && !command.contains("kubevirt");
+            for command in commands.iter().filter(is_run) {
+                let kubeconfig = world.cluster().kubeconfig();
+                let (succeeded, said) =
+                    run_shell_script(world.cluster(), kubeconfig, &flags, workspace_root(), command).await?;
+                ensure!(succeeded, "{command}: {said}");
+            }
+        }
+        // The newest machines are gone, and the others have the new template.
+        let pool = world.existing("quickstart").await?;
+        pool.until(ready_replicas(2)).await?;
+        pool.until(PoolPredicate::new("the new memory in all machines", |view| {
+            view.live().all(|machine| machine.text("/spec/memory/size") == "1Gi")
+        }))
+        .await?;
         Ok::<_, anyhow::Error>(())
     });
 }

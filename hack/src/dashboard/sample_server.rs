@@ -1,64 +1,43 @@
 //! Serves the dashboard's page with a sample of its data, to a browser on this computer.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use crate::browser::{PageResponse, serve_pages};
+
 /// The folder of the page.
 const PAGE: &str = "cli/src/commands/dashboard/page";
-
-/// The condition of the style sheet for dark colors.
-const DARK: &str = "(prefers-color-scheme: dark)";
-
-/// A color scheme.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ColorScheme {
-    Light,
-    Dark,
-}
 
 /// The page and its data.
 #[derive(Clone, Debug)]
 pub(super) struct SamplePage {
     html: String,
     style: String,
+    elements: String,
     script: String,
     icon: String,
     policy: String,
     board: String,
 }
 
-/// A response.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SampleResponse {
-    status: &'static str,
-    media_type: &'static str,
-    body: String,
-}
-
 impl SamplePage {
-    /// Reads the page from the working tree, in this color scheme.
+    /// Reads the page from the working tree.
     ///
     /// # Errors
     /// A file cannot be read, or the sample is no JSON.
-    pub(super) fn read(root: &Path, scheme: ColorScheme) -> Result<Self> {
+    pub(super) fn read(root: &Path) -> Result<Self> {
         let read = |file: &str| {
             let path = root.join(PAGE).join(file);
             std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
         };
-        // The flags of browsers for the scheme differ between versions, so the style sheet decides.
-        let condition = match scheme {
-            ColorScheme::Light => "not all",
-            ColorScheme::Dark => "all",
-        };
         let board: Value = serde_json::from_str(include_str!("board.json")).context("reading the sample")?;
         Ok(Self {
             html: read("index.html")?,
-            style: read("style.css")?.replace(DARK, condition),
+            style: read("style.css")?,
+            elements: read("elements.js")?,
             script: read("script.js")?,
             icon: read("icon.svg")?,
             policy: read("content-security-policy.txt")?.trim_end().to_owned(),
@@ -67,19 +46,24 @@ impl SamplePage {
     }
 
     /// The response to a request for this path.
-    pub(super) fn respond(&self, path: &str) -> SampleResponse {
-        let found =
-            |media_type, body: &str| SampleResponse { status: "200 OK", media_type, body: body.to_owned() };
+    pub(super) fn respond(&self, path: &str) -> PageResponse {
+        let found = |media_type, body: &str| PageResponse {
+            status: "200 OK",
+            media_type,
+            policy: Some(self.policy.clone()),
+            body: body.as_bytes().to_vec(),
+        };
         match path {
             "/" => found("text/html; charset=utf-8", &self.html),
             "/style.css" => found("text/css; charset=utf-8", &self.style),
+            "/elements.js" => found("text/javascript; charset=utf-8", &self.elements),
             "/script.js" => found("text/javascript; charset=utf-8", &self.script),
             "/icon.svg" => found("image/svg+xml", &self.icon),
-            // The stream ends, so that the time of the browser goes on. It does not connect again.
+            // The stream ends, and the browser does not connect again.
             "/api/changes" => {
                 found("text/event-stream", &format!("retry: 3600000\nevent: board\ndata: {}\n\n", self.board))
             }
-            _ => SampleResponse { status: "404 Not Found", media_type: "text/plain", body: String::new() },
+            _ => PageResponse::not_found(),
         }
     }
 
@@ -88,37 +72,7 @@ impl SamplePage {
     /// # Errors
     /// The server cannot listen.
     pub(super) fn serve(self) -> Result<SocketAddr> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on 127.0.0.1")?;
-        let address = listener.local_addr().context("reading the port")?;
-        let page = Arc::new(self);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let page = Arc::clone(&page);
-                // A browser opens connections before it needs them, so each has a thread.
-                std::thread::spawn(move || page.answer(&stream));
-            }
-        });
-        Ok(address)
-    }
-
-    /// Answers one request. A browser that closes the connection needs no answer.
-    fn answer(&self, stream: &TcpStream) -> std::io::Result<()> {
-        let mut lines = BufReader::new(stream).lines();
-        let Some(first) = lines.next().transpose()? else { return Ok(()) };
-        for line in lines {
-            if line?.is_empty() {
-                break;
-            }
-        }
-        let path = first.split(' ').nth(1).unwrap_or_default();
-        let SampleResponse { status, media_type, body } = self.respond(path);
-        let policy = &self.policy;
-        let mut stream = stream;
-        write!(
-            stream,
-            "HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Security-Policy: {policy}\r\n\
-             Cache-Control: no-store\r\nConnection: close\r\n\r\n{body}"
-        )
+        serve_pages(move |path| self.respond(path))
     }
 }
 
@@ -127,27 +81,20 @@ mod tests {
     use super::*;
     use crate::workspace::Workspace;
 
-    fn page(scheme: ColorScheme) -> SamplePage {
-        SamplePage::read(Workspace::locate().unwrap().root(), scheme).unwrap()
-    }
-
-    #[test]
-    fn the_scheme_is_that_of_the_style_sheet() {
-        let style = |scheme| page(scheme).respond("/style.css").body;
-        assert!(style(ColorScheme::Dark).contains("@media all {"));
-        assert!(style(ColorScheme::Light).contains("@media not all {"));
+    fn page() -> SamplePage {
+        SamplePage::read(Workspace::locate().unwrap().root()).unwrap()
     }
 
     #[test]
     fn the_board_is_one_event_in_one_line() {
-        let event = page(ColorScheme::Light).respond("/api/changes").body;
+        let event = String::from_utf8(page().respond("/api/changes").body).unwrap();
         let data = event.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
         let board: Value = serde_json::from_str(data).unwrap();
-        assert_eq!(board["pools"].as_array().map(Vec::len), Some(3));
+        assert_eq!(board["pools"].as_array().map(Vec::len), Some(4));
     }
 
     #[test]
     fn other_paths_are_not_found() {
-        assert_eq!(page(ColorScheme::Light).respond("/secret").status, "404 Not Found");
+        assert_eq!(page().respond("/secret").status, "404 Not Found");
     }
 }

@@ -4,7 +4,8 @@ use anyhow::{Result, bail};
 
 use super::sources::SourceTree;
 use super::{
-    crate_boundaries, dependencies, documented_lists, foreign_text, hygiene, import_cycles, prose, signatures,
+    book, crate_boundaries, dependencies, documented_lists, foreign_text, hygiene, import_cycles, prose,
+    signatures,
 };
 use crate::workspace::Workspace;
 
@@ -46,11 +47,15 @@ const CHECKS: &[HygieneCheck] = &[
         verdict: "lists in the documentation differ from the code; correct the documentation \
                   (hack/src/verify/documented_lists.rs compares them)",
     },
+    HygieneCheck {
+        find: book::find_problems_of_book,
+        verdict: "pages or messages of the documentation; hack/src/verify/book.rs describes the check",
+    },
 ];
 
 /// Looks for problems that the compiler accepts: tests that never run, forbidden dependencies, import cycles,
 /// branches on sentences of other programs, words that hide the actor, names and signatures that do not stand
-/// alone, and lists in the documentation that differ from the code.
+/// alone, lists in the documentation that differ from the code, and messages in it that no program writes.
 ///
 /// # Errors
 /// The first kind of problem that was found, after all problems of that kind were listed.

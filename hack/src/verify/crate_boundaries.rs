@@ -87,6 +87,7 @@ pub(super) const WALLS: &[CrateBoundary] = &[
         barred: CLIENTS,
     },
     CrateBoundary { package: "vmpool-diskimage", ours: &["vmpool-api", "vmpool-decision"], barred: IMPURE },
+    CrateBoundary { package: "vmpool-autoscaler", ours: &["vmpool-api"], barred: IMPURE },
     CrateBoundary { package: "vmpool-runtime", ours: &["vmpool-api", "vmpool-feature-gates"], barred: &[] },
     // The simulator verifies the controller, so it shares no code with it.
     CrateBoundary { package: "vmpool-simulator", ours: &["vmpool-api"], barred: &[] },
@@ -99,6 +100,7 @@ pub(super) const WALLS: &[CrateBoundary] = &[
         package: "vmpool-controller",
         ours: &[
             "vmpool-api",
+            "vmpool-autoscaler",
             "vmpool-decision",
             "vmpool-diskimage",
             "vmpool-engine",
@@ -113,6 +115,7 @@ pub(super) const WALLS: &[CrateBoundary] = &[
         package: "vmpool-cli",
         ours: &[
             "vmpool-api",
+            "vmpool-autoscaler",
             "vmpool-controller",
             "vmpool-diskimage",
             "vmpool-engine",
@@ -125,6 +128,7 @@ pub(super) const WALLS: &[CrateBoundary] = &[
         package: "vmpool-webhook",
         ours: &[
             "vmpool-api",
+            "vmpool-autoscaler",
             "vmpool-decision",
             "vmpool-diskimage",
             "vmpool-engine",
@@ -136,7 +140,14 @@ pub(super) const WALLS: &[CrateBoundary] = &[
     },
     CrateBoundary {
         package: "vmpool-apiserver",
-        ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-platforms", "vmpool-runtime"],
+        ours: &[
+            "vmpool-api",
+            "vmpool-autoscaler",
+            "vmpool-engine",
+            "vmpool-feature-gates",
+            "vmpool-platforms",
+            "vmpool-runtime",
+        ],
         barred: &[],
     },
 ];

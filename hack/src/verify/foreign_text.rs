@@ -14,9 +14,10 @@ use super::sources::SourceTree;
 use crate::workspace::rust_files;
 
 /// The sources of the programs that users run.
-const FOLDERS: [&str; 15] = [
+const FOLDERS: [&str; 16] = [
     "apiserver/src",
     "cli/src",
+    "controller/autoscaler/src",
     "controller/decision/src",
     "controller/diskimage/src",
     "controller/dvp/src",
@@ -71,7 +72,8 @@ pub(super) fn find_foreign_text(tree: &SourceTree) -> Result<Vec<String>> {
     Ok(found)
 }
 
-fn program_sources(root: &Path) -> Result<Vec<PathBuf>> {
+/// The sources of the programs without their tests.
+pub(super) fn program_sources(root: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for folder in FOLDERS {
         files.extend(rust_files(&root.join(folder))?);

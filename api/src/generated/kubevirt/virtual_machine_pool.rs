@@ -32,6 +32,9 @@ pub struct VirtualMachinePoolSpec {
     /// Replaces machines that fail to start. Without it the controller replaces no machines; an empty object enables it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autohealing: Option<VirtualMachinePoolAutohealing>,
+    /// How machines with hooks end. A hook is an annotation of a machine with the prefix drain.vmpool.dev/. Before the controller deletes or restarts such a machine, it waits until all hooks are released. It overrides the annotation vmpool.dev/drain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<VirtualMachinePoolDrain>,
     /// How machines get the instance type and the preference that virtualMachineTemplate names. With Pin, all machines of a revision use one copy of each. With Expand, the controller writes both into the machines, which then name neither. With PerMember, KubeVirt makes a copy for each machine when it first sees the machine. It cannot change while the pool has machines. Without it Pin.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "instancetypePolicy")]
     pub instancetype_policy: Option<String>,
@@ -81,6 +84,17 @@ pub struct VirtualMachinePoolAutohealing {
     /// After how many consecutive failed starts the controller replaces a machine. Without it 3.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "startUpFailureThreshold")]
     pub start_up_failure_threshold: Option<i64>,
+    /// Fields that this crate does not know. They are written as they were read.
+    #[serde(flatten)]
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
+}
+
+/// How machines with hooks end. A hook is an annotation of a machine with the prefix drain.vmpool.dev/. Before the controller deletes or restarts such a machine, it waits until all hooks are released. It overrides the annotation vmpool.dev/drain.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolDrain {
+    /// The longest time for which the controller waits for the hooks of a machine, a duration from 0s to 24h. The default is 10m. With 0s, it does not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
     /// Fields that this crate does not know. They are written as they were read.
     #[serde(flatten)]
     pub unknown_fields: BTreeMap<String, serde_json::Value>,

@@ -14,6 +14,7 @@ use vmpool_platforms::{ClientPlatform, InstanceOf, Instances, MachineView, Platf
 use super::objects::{WatchedKey, WatchedKind, WatchedObjects};
 use super::view::{BoardPool, BoardTone, DashboardBoard, MachineTile};
 use crate::cluster::name_of;
+use crate::current_revision::{KnownCurrentRevision, published_revision};
 use crate::observation::UnobservedSpec;
 use crate::phase::read_published_phase;
 use crate::pool::{decode_pool, phase_tone, resource_name};
@@ -45,8 +46,11 @@ fn add_pools<P: ClientPlatform>(
     for stored in objects.of(WatchedKind::Pools(name)) {
         match board_pool::<P>(stored, name, now) {
             Ok((mut shown, pool)) => {
+                let unobserved = UnobservedSpec::read(stored, &pool);
+                let current = KnownCurrentRevision::of_status::<P>(&pool, unobserved.as_ref());
                 let own = machines.iter().filter(|machine| machine.belongs_to(&pool));
-                shown.machines = own.map(|machine| machine_tile(&pool, machine, now)).collect();
+                shown.machines =
+                    own.map(|machine| machine_tile(&pool, current.as_ref(), machine, now)).collect();
                 shown.events = pool_events(objects, pool.id.uid.as_str());
                 board.pools.push(shown);
             }
@@ -111,7 +115,7 @@ fn board_pool<P: ClientPlatform>(
         deleting: pool.deleting,
         paused: P::is_paused(&pool),
         message,
-        revision: current_revision(&pool).unwrap_or_default(),
+        revision: published_revision(&pool).map(ToString::to_string).unwrap_or_default(),
         conditions: pool.published.conditions.iter().map(ShownCondition::from).collect(),
         phase,
         ..BoardPool::default()
@@ -119,18 +123,14 @@ fn board_pool<P: ClientPlatform>(
     Ok((shown, pool))
 }
 
-/// The current revision that the controller has published.
-fn current_revision(pool: &ParsedPool) -> Option<String> {
-    let published = &pool.published;
-    let complete = published.summary.as_ref().map(|summary| &summary.revision);
-    let revision = complete.or(published.desired_revision.as_ref().map(|(revision, _)| revision));
-    revision.map(ToString::to_string)
-}
-
-fn machine_tile(pool: &ParsedPool, machine: &ReadMachine, now: Timestamp) -> MachineTile {
+fn machine_tile(
+    pool: &ParsedPool,
+    current: Option<&KnownCurrentRevision>,
+    machine: &ReadMachine,
+    now: Timestamp,
+) -> MachineTile {
     let ReadMachine { facts, view, .. } = machine;
     let ready = facts.activity == MachineActivity::Running && !facts.terminating;
-    let revision = facts.effective_revision().map(ToString::to_string);
     let tone = match (ready, &facts.problem) {
         (true, _) => BoardTone::Good,
         (false, Some(_)) => BoardTone::Bad,
@@ -143,8 +143,8 @@ fn machine_tile(pool: &ParsedPool, machine: &ReadMachine, now: Timestamp) -> Mac
         ready,
         terminating: facts.terminating,
         node: view.node.clone(),
-        current: revision.is_some() && revision == current_revision(pool),
-        revision,
+        current: current.and_then(|current| current.is_of(facts)),
+        revision: facts.effective_revision().map(ToString::to_string),
         restart_pending: facts.restart_pending,
         created: Some(facts.created),
         problem: facts.problem.as_ref().map(ToString::to_string),

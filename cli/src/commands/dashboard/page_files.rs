@@ -13,12 +13,17 @@ pub(super) struct PageFile {
     pub(super) text: &'static str,
 }
 
-const FILES: [PageFile; 4] = [
+const FILES: [PageFile; 5] = [
     PageFile { path: "/", media_type: "text/html; charset=utf-8", text: include_str!("page/index.html") },
     PageFile {
         path: "/style.css",
         media_type: "text/css; charset=utf-8",
         text: include_str!("page/style.css"),
+    },
+    PageFile {
+        path: "/elements.js",
+        media_type: "text/javascript; charset=utf-8",
+        text: include_str!("page/elements.js"),
     },
     PageFile {
         path: "/script.js",
@@ -71,8 +76,10 @@ mod tests {
     #[case("javascript:")]
     #[case("setAttribute(\"on")]
     #[case("import(")]
-    fn the_script_creates_no_markup_from_text(#[case] sink: &str) {
-        assert!(!include_str!("page/script.js").contains(sink), "{sink}");
+    fn the_scripts_create_no_markup_from_text(#[case] sink: &str) {
+        for file in FILES.iter().filter(|file| file.media_type.starts_with("text/javascript")) {
+            assert!(!file.text.contains(sink), "{}: {sink}", file.path);
+        }
     }
 
     #[test]

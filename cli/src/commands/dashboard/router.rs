@@ -29,7 +29,7 @@ const EVENTS: &str = "text/event-stream";
 /// The page that a browser sees while it gets its cookie. It goes on by itself, so that the request for the
 /// dashboard comes from this site, and the browser sends the cookie also after a link in another program.
 const ENTRY: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
-    <meta http-equiv=\"refresh\" content=\"0; url=/\"><title>vmpool</title>\
+    <meta http-equiv=\"refresh\" content=\"0; url=/\"><link rel=\"icon\" href=\"/icon.svg\"><title>vmpool</title>\
     <p><a href=\"/\">Open the dashboard</a></p></html>\n";
 
 /// What all requests share.

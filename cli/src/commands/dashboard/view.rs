@@ -64,7 +64,6 @@ impl From<Tone> for BoardTone {
 }
 
 /// A machine.
-#[expect(clippy::struct_excessive_bools, reason = "independent facts: any of them may come with any other")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct MachineTile {
@@ -75,8 +74,8 @@ pub(super) struct MachineTile {
     pub(super) terminating: bool,
     pub(super) node: Option<String>,
     pub(super) revision: Option<String>,
-    /// Whether that is the current one.
-    pub(super) current: bool,
+    /// Whether that is the current one; `None` if this is unknown.
+    pub(super) current: Option<bool>,
     pub(super) restart_pending: bool,
     pub(super) created: Option<Timestamp>,
     /// Why it is not ready.

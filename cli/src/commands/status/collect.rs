@@ -19,6 +19,7 @@ use super::view::{
 };
 use super::volumes::list_volume_overviews;
 use crate::cluster::{ListScope, UserClusterClient, name_of};
+use crate::current_revision::KnownCurrentRevision;
 use crate::explain::{RequestAttempt, explain_read_error, explain_request_error};
 use crate::leader::read_leader_state;
 use crate::observation::UnobservedSpec;
@@ -197,14 +198,13 @@ fn count_machines(status: &mut PoolOverview) {
 }
 
 fn machine_overview(pool: &Pool, machine: &Machine) -> MachineOverview {
-    let revision = machine.effective_revision();
     MachineOverview {
         name: machine.id.name.to_string(),
         ready: machine.activity == MachineActivity::Running && !machine.terminating,
         terminating: machine.terminating,
         released: !(pool.includes(machine) || machine.terminating && machine.belongs_to(&pool.id)),
-        current: revision.is_some_and(|id| pool.revision.is_current(id)),
-        revision: revision.map(ToString::to_string),
+        current: KnownCurrentRevision::of_pool(pool).is_of(machine) == Some(true),
+        revision: machine.effective_revision().map(ToString::to_string),
         restart_pending: machine.restart_pending,
         created: Some(machine.created),
         problem: machine.problem.as_ref().map(ToString::to_string),

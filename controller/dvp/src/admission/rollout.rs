@@ -169,7 +169,10 @@ const PROVISIONING: AnnotatedField = AnnotatedField {
 };
 
 fn limit_error(error: &ShareError) -> InvalidValue {
-    InvalidValue::new(describe_share_error(error), "use a number from 1, or 1% to 100%, or remove it")
+    InvalidValue::new(
+        describe_share_error(error),
+        "use a number of machines from 1, or 1% to 100%, or remove it",
+    )
 }
 
 const DRAINING: AnnotatedField = AnnotatedField {

@@ -27,8 +27,8 @@ fn mark(reason: DrainReason, seconds_ago: i64) -> DrainMark {
     DrainMark { id: "d1".to_owned(), reason, since, deadline }
 }
 
-fn draining(hooks: &[DrainHook], mark: Option<DrainMark>) -> Option<Arc<Draining>> {
-    Some(Arc::new(Draining { hooks: hooks.to_vec(), mark }))
+fn draining(hooks: &[DrainHook], mark: Option<DrainMark>) -> Arc<Draining> {
+    Arc::new(Draining { hooks: hooks.to_vec(), mark })
 }
 
 /// A pool with this number of desired machines; `web-a` is the oldest of three.
@@ -69,7 +69,8 @@ fn a_machine_without_hooks_leaves_at_once() {
 
 #[test]
 fn a_chosen_machine_with_hooks_drains_first() {
-    let plan = world(2).edit("web-c", |machine| machine.draining = draining(&[hook("job", "")], None)).plan();
+    let plan =
+        world(2).edit("web-c", |machine| machine.draining = Some(draining(&[hook("job", "")], None))).plan();
     assert_eq!(deleted_machines(&plan), Vec::<&str>::new());
     assert_eq!(begun(&plan), [("web-c", DrainReason::ScaleDown)]);
     assert!(plan.needs_live_pool(), "the pool may have been scaled up again");
@@ -90,7 +91,7 @@ fn the_step_follows_when_all_hooks_are_released_or_at_the_deadline(
 ) {
     let hooks: Vec<DrainHook> = hooks.iter().map(|(name, value)| hook(name, value)).collect();
     let world = world(2).edit("web-c", |machine| {
-        machine.draining = draining(&hooks, Some(mark(DrainReason::ScaleDown, seconds)));
+        machine.draining = Some(draining(&hooks, Some(mark(DrainReason::ScaleDown, seconds))));
     });
     let plan = world.plan();
     let expected: &[&str] = if follows { &["web-c"] } else { &[] };
@@ -111,7 +112,7 @@ fn a_guest_without_work_does_not_drain(#[case] activity: MachineActivity, #[case
         .with_machine("web-a", recently)
         .edit("web-a", |machine| {
             (machine.activity, machine.been_ready) = (activity, been_ready);
-            machine.draining = draining(&[hook("job", "")], None);
+            machine.draining = Some(draining(&[hook("job", "")], None));
         })
         .plan();
     assert_eq!(deleted_machines(&plan), ["web-a"]);
@@ -121,7 +122,7 @@ fn a_guest_without_work_does_not_drain(#[case] activity: MachineActivity, #[case
 fn without_a_timeout_no_machine_drains() {
     let world = world(2)
         .pool(|pool| pool.drain_timeout = Duration::ZERO)
-        .edit("web-c", |machine| machine.draining = draining(&[hook("job", "")], None));
+        .edit("web-c", |machine| machine.draining = Some(draining(&[hook("job", "")], None)));
     assert_eq!(deleted_machines(&world.plan()), ["web-c"]);
 }
 
@@ -129,7 +130,7 @@ fn without_a_timeout_no_machine_drains() {
 #[test]
 fn a_draining_machine_is_the_one_that_a_scale_down_chose() {
     let waiting = draining(&[hook("job", "")], Some(mark(DrainReason::ScaleDown, 30)));
-    let world = world(2).edit("web-a", |machine| machine.draining = waiting);
+    let world = world(2).edit("web-a", |machine| machine.draining = Some(waiting));
     let plan = world.plan();
     assert_eq!(deleted_machines(&plan), Vec::<&str>::new());
     assert_eq!((begun(&plan), ended(&plan)), (Vec::new(), Vec::new()));
@@ -142,14 +143,14 @@ fn an_order_by_ordinals_is_kept() {
         .pool(|pool| pool.scale_down_policy = ScaleDownPolicy::HighestOrdinalFirst)
         .with_machine("web-0", 1)
         .with_machine("web-1", 2)
-        .edit("web-0", |machine| machine.draining = waiting);
+        .edit("web-0", |machine| machine.draining = Some(waiting));
     assert_eq!(deleted_machines(&world.plan()), ["web-1"]);
 }
 
 #[test]
 fn the_mark_is_removed_if_the_pool_was_scaled_up_again() {
     let waiting = draining(&[hook("job", "")], Some(mark(DrainReason::ScaleDown, 30)));
-    let plan = world(3).edit("web-c", |machine| machine.draining = waiting).plan();
+    let plan = world(3).edit("web-c", |machine| machine.draining = Some(waiting)).plan();
     assert_eq!((ended(&plan), deleted_machines(&plan)), (vec!["web-c"], Vec::new()));
 }
 
@@ -158,7 +159,7 @@ fn a_machine_that_became_protected_stays_and_another_one_drains() {
     let waiting = draining(&[hook("job", "")], Some(mark(DrainReason::ScaleDown, 30)));
     let plan = world(2)
         .edit("web-c", |machine| {
-            machine.draining = waiting;
+            machine.draining = Some(waiting);
             protect(machine);
         })
         .plan();
@@ -169,8 +170,8 @@ fn a_machine_that_became_protected_stays_and_another_one_drains() {
 fn a_released_machine_is_not_called_back_but_replaced_within_the_budget() {
     let released = || draining(&[hook("job", "d1")], Some(mark(DrainReason::ScaleDown, 30)));
     let world = world(3)
-        .edit("web-b", |machine| machine.draining = released())
-        .edit("web-c", |machine| machine.draining = released());
+        .edit("web-b", |machine| machine.draining = Some(released()))
+        .edit("web-c", |machine| machine.draining = Some(released()));
     let plan = world.plan();
     assert_eq!(deleted_machines(&plan), ["web-b"], "the default budget is one machine");
     let recycled =
@@ -181,27 +182,31 @@ fn a_released_machine_is_not_called_back_but_replaced_within_the_budget() {
 #[test]
 fn a_paused_pool_keeps_marks_and_acts_on_none() {
     let waiting = draining(&[hook("job", "")], Some(mark(DrainReason::ScaleDown, 900)));
-    let plan =
-        world(2).pool(|pool| pool.paused = true).edit("web-c", |machine| machine.draining = waiting).plan();
+    let plan = world(2)
+        .pool(|pool| pool.paused = true)
+        .edit("web-c", |machine| machine.draining = Some(waiting))
+        .plan();
     assert_eq!(plan.actions, []);
 }
 
 #[test]
 fn the_target_of_an_accepted_removal_drains_and_the_mark_stays() {
-    let mut world = world(2).edit("web-a", |machine| machine.draining = draining(&[hook("job", "")], None));
+    let mut world =
+        world(2).edit("web-a", |machine| machine.draining = Some(draining(&[hook("job", "")], None)));
     world.pool.record.reserve("r", &[fixture_id("web-a")]).unwrap();
     world.pool.record.accept("r");
     let plan = world.plan();
     assert_eq!(begun(&plan), [("web-a", DrainReason::TargetedRemoval)]);
     assert_eq!(deleted_machines(&plan), Vec::<&str>::new(), "no other machine leaves in its place");
     let waiting = draining(&[hook("job", "")], Some(mark(DrainReason::TargetedRemoval, 30)));
-    let waits = world.edit("web-a", |machine| machine.draining = waiting).plan();
+    let waits = world.edit("web-a", |machine| machine.draining = Some(waiting)).plan();
     assert_eq!((ended(&waits), deleted_machines(&waits)), (Vec::new(), Vec::new()));
 }
 
 #[test]
 fn a_forced_removal_does_not_drain() {
-    let mut world = world(2).edit("web-a", |machine| machine.draining = draining(&[hook("job", "")], None));
+    let mut world =
+        world(2).edit("web-a", |machine| machine.draining = Some(draining(&[hook("job", "")], None)));
     world.pool.record.reserve_forced("jane", "r", &[fixture_id("web-a")]).unwrap();
     world.pool.record.accept("r");
     assert_eq!(deleted_machines(&world.plan()), ["web-a"]);
@@ -211,7 +216,7 @@ fn a_forced_removal_does_not_drain() {
 fn a_mark_that_began_in_the_future_is_written_again() {
     let forged = mark(DrainReason::ScaleDown, -3600);
     let plan = world(2)
-        .edit("web-c", |machine| machine.draining = draining(&[hook("job", "")], Some(forged)))
+        .edit("web-c", |machine| machine.draining = Some(draining(&[hook("job", "")], Some(forged))))
         .plan();
     assert_eq!(begun(&plan), [("web-c", DrainReason::ScaleDown)]);
 }
@@ -243,7 +248,7 @@ fn two_drains_of_a_machine_have_different_ids() {
 #[test]
 fn a_draining_machine_cannot_be_claimed() {
     let world = world(3).edit("web-a", |machine| {
-        machine.draining = draining(&[hook("job", "")], Some(mark(DrainReason::Rollout, 30)));
+        machine.draining = Some(draining(&[hook("job", "")], Some(mark(DrainReason::Rollout, 30))));
     });
     let claimable: Vec<bool> =
         world.machines.iter().map(|machine| machine.is_claimable(observation_time())).collect();

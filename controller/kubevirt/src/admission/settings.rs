@@ -77,7 +77,7 @@ pub(super) fn check_max_provisioning(
 ) {
     let (field, annotation) = (new.part(MAX_PROVISIONING_FIELD), new.annotation(MAX_PROVISIONING));
     let mut refuse = |path: String, value: &Value, error: &ShareError| {
-        let way_out = "use a number from 1, or 1% to 100%, or remove it";
+        let way_out = "use a number of machines from 1, or 1% to 100%, or remove it";
         findings.refuse(Rule::MaxProvisioning, path, value, describe_share_error(error), way_out);
     };
     if !field.is_null()

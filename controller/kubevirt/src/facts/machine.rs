@@ -5,8 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use vmpool_api::kubevirt::annotations::STORAGE_REVISION;
 use vmpool_api::kubevirt::values::{PrintableStatus, RunStrategy};
-use vmpool_engine::model::{MachineActivity, MachineReferences, Selectable, StartHealth};
 use vmpool_engine::draining::Draining;
+use vmpool_engine::model::{MachineActivity, MachineReferences, Selectable, StartHealth};
 use vmpool_engine::protection::Protection;
 use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::{Machine, limits};
@@ -57,6 +57,7 @@ pub(crate) fn read_machine(object: &KubeVirtMachineObject) -> Machine {
         activity,
         restart_pending: status.restart_required,
         stop_requested: status.state_change_requested,
+        restoring: status.restore.is_some(),
         restartable: object.run_strategy.is_some_and(restart::is_restart_possible),
         devices_ready: true,
         has_finalizer: position.is_some(),
@@ -128,7 +129,15 @@ fn not_ready_problem(object: &KubeVirtMachineObject, activity: MachineActivity) 
         let has_stopped = status.printable_status.is_some_and(|state| states.contains(&state));
         object.run_strategy.filter(|_| is_stopped && has_stopped).and_then(stop_problem).map(intern_text)
     };
-    status.problem.clone().or_else(stopped)
+    restore_problem(status).or_else(|| status.problem.clone()).or_else(stopped)
+}
+
+/// That KubeVirt restores a machine. Its volumes can be missing meanwhile, which is no problem of its own.
+fn restore_problem(status: &KubeVirtMachineStatus) -> Option<Arc<str>> {
+    let restore = status.restore.as_deref()?;
+    Some(intern_text(&format!(
+        "VirtualMachineRestore {restore} is in progress, and KubeVirt starts the machine only when it has ended"
+    )))
 }
 
 /// Why KubeVirt does not start a stopped machine with this run strategy; `None` if it does.
@@ -154,7 +163,12 @@ fn stop_problem(strategy: RunStrategy) -> Option<&'static str> {
     }
 }
 
+/// A snapshot or a restore may be what repairs the machine, so until it has ended, autohealing leaves the
+/// machine as it is.
 fn start_health(status: &KubeVirtMachineStatus) -> StartHealth {
+    if status.snapshotting || status.restore.is_some() {
+        return StartHealth::default();
+    }
     let failing = status.printable_status.is_some_and(PrintableStatus::is_start_failure);
     let (not_ready, since) = match status.readiness {
         Readiness::NotReady { since } => (true, since),

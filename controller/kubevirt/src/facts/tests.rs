@@ -1,8 +1,8 @@
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_engine::scale_up::provisioning_limit::ProvisioningLimit;
 use vmpool_engine::model::{Machine, MachineActivity, ObjectId, Selectable, StartHealth};
 use vmpool_engine::revisions::RevisionId;
+use vmpool_engine::scale_up::provisioning_limit::ProvisioningLimit;
 
 use super::super::fixtures;
 use super::*;
@@ -286,6 +286,51 @@ fn a_stopped_machine_has_a_problem_if_kubevirt_does_not_start_it(
         problem.iter().zip(expected).all(|(problem, expected)| problem.contains(expected)),
         "{problem:?}"
     );
+}
+
+/// A stopped machine that failed to start three times, with these fields in its status.
+fn failed_with(status: &Value) -> Machine {
+    let mut object = fixtures::recorded_machine();
+    object["status"] = json!({
+        "printableStatus": "ErrorPvcNotFound",
+        "conditions": [{ "type": "Ready", "status": "False", "lastTransitionTime": SINCE }],
+        "startFailure": { "consecutiveFailCount": 3 },
+    });
+    object["status"].as_object_mut().unwrap().extend(status.as_object().unwrap().clone());
+    read_machine(&serde_json::from_value(object).unwrap())
+}
+
+#[rstest]
+#[case::restored(json!({ "restoreInProgress": "back" }), "VirtualMachineRestore back is in progress, and KubeVirt starts the machine only when it has ended")]
+#[case::a_snapshot_is_taken_of(json!({ "snapshotInProgress": "nightly" }), "ErrorPvcNotFound")]
+fn autohealing_leaves_a_machine_as_it_is_that_is(#[case] status: Value, #[case] problem: &str) {
+    let machine = failed_with(&status);
+    assert_eq!((machine.start_health, machine.problem.as_deref()), (StartHealth::default(), Some(problem)));
+    assert_eq!(machine.restoring, status.get("restoreInProgress").is_some());
+}
+
+#[rstest]
+#[case::the_fields_are_absent(json!({}))]
+#[case::the_names_are_empty(json!({ "restoreInProgress": "", "snapshotInProgress": "" }))]
+#[case::the_names_cannot_be_read(json!({ "restoreInProgress": {}, "snapshotInProgress": 7 }))]
+fn a_machine_is_neither_restored_nor_is_a_snapshot_taken_of_it_if(#[case] status: Value) {
+    let machine = failed_with(&status);
+    assert_eq!((machine.start_health.failed_starts, machine.start_health.failing), (3, true));
+    assert_eq!((machine.restoring, machine.problem.as_deref()), (false, Some("ErrorPvcNotFound")));
+}
+
+/// Pausing and migrating a guest leaves it ready, and so does a snapshot.
+#[rstest]
+#[case::paused(json!({ "printableStatus": "Paused" }))]
+#[case::migrating(json!({ "printableStatus": "Migrating" }))]
+#[case::in_a_snapshot(json!({ "printableStatus": "Running", "snapshotInProgress": "nightly" }))]
+fn a_ready_machine_has_no_problem_while_it_is(#[case] mut status: Value) {
+    status["conditions"] = json!([
+        { "type": "Ready", "status": "True" },
+        { "type": "Paused", "status": "True", "message": "VMI was paused by user" },
+    ]);
+    let machine = failed_with(&status);
+    assert_eq!((machine.activity, machine.problem), (MachineActivity::Running, None));
 }
 
 /// A machine whose own label has revision `herd-2`, with these labels in its template.

@@ -50,6 +50,10 @@ pub(crate) struct KubeVirtMachineStatus {
     pub(crate) start_failures: u64,
     /// Whether a requested start or stop is not done yet.
     pub(crate) state_change_requested: bool,
+    /// Whether a VirtualMachineSnapshot is being taken of it.
+    pub(crate) snapshotting: bool,
+    /// Name of the VirtualMachineRestore that replaces its volumes. KubeVirt does not start it before the end.
+    pub(crate) restore: Option<Arc<str>>,
 }
 
 /// The fields of the status.
@@ -64,6 +68,12 @@ pub(super) struct WireMachineStatus {
     conditions: Vec<MachineCondition>,
     #[serde(deserialize_with = "lenient_list")]
     state_change_requests: Vec<StartStopRequest>,
+    /// Name of the VirtualMachineSnapshot that is being taken.
+    #[serde(deserialize_with = "lenient_value")]
+    snapshot_in_progress: Option<String>,
+    /// Name of the VirtualMachineRestore that replaces its volumes.
+    #[serde(deserialize_with = "lenient_value")]
+    restore_in_progress: Option<String>,
     /// The instance type, with the copy that KubeVirt recorded.
     pub(super) instancetype_ref: Value,
     /// The same of the preference.
@@ -104,6 +114,12 @@ impl From<WireMachineStatus> for KubeVirtMachineStatus {
             problem: not_ready_problem(&status),
             start_failures: status.start_failure.consecutive_fail_count,
             state_change_requested: !status.state_change_requests.is_empty(),
+            snapshotting: status.snapshot_in_progress.as_ref().is_some_and(|name| !name.is_empty()),
+            restore: status
+                .restore_in_progress
+                .as_deref()
+                .filter(|name| !name.is_empty())
+                .map(|name| intern_text(limits::clip_name(name))),
         }
     }
 }

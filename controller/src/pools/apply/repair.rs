@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::api::Patch;
 use serde_json::{Value, json};
@@ -15,6 +16,7 @@ use vmpool_kit::write::WriteError;
 use vmpool_platforms::{Disks, Finalizers, PatchBody, Platform, TemplateCopies};
 
 use super::basis::PlanBasis;
+use super::machine_patch::{Requirement, guard_machine_patch, is_patch_outdated};
 use super::outcome::{ActionOutcome, MachineWriteResult, machine_write_outcome, machine_write_outcome_with};
 use super::rejected_disks::judge_patched_disks;
 use super::{copy, create, disk};
@@ -59,9 +61,12 @@ pub(super) async fn restore_machine_labels<P: Platform>(
 ) -> ActionOutcome {
     let repair = Repair::labels(machine, "restoring the labels of");
     let is_ours = |live: &Machine| live.belongs_to(&pool.facts.id);
-    machine_write_outcome(
-        patch_fitting_machine(context, pool, &repair, is_ours, P::managed_labels(&pool.object)).await,
-    )
+    let patch = FittingPatch {
+        fits: is_ours,
+        merge: P::managed_labels(&pool.object),
+        requirement: Requirement::SpecAndMetadata,
+    };
+    machine_write_outcome(patch_fitting_machine(context, pool, &repair, patch).await)
 }
 
 /// Replaces the time in the protection of a machine, which cannot be read or is too far in the future.
@@ -80,7 +85,8 @@ pub(super) async fn shorten_protection<P: Platform>(
     };
     let text = timestamp_text(until);
     let body = json!({ "metadata": { "annotations": { UNTIL: text } } });
-    machine_write_outcome_with(patch_fitting_machine(context, pool, &repair, is_invalid, body).await, || {
+    let patch = FittingPatch { fits: is_invalid, merge: body, requirement: Requirement::Version };
+    machine_write_outcome_with(patch_fitting_machine(context, pool, &repair, patch).await, || {
         let note = format!(
             "changed the end of the protection of machine {machine} to {text}: the annotation {UNTIL} was not a time \
              in RFC 3339, or was later than the pool allows"
@@ -104,7 +110,8 @@ pub(super) async fn begin_drain<P: Platform>(
             && live.draining.as_ref().is_some_and(|draining| !draining.hooks.is_empty())
     };
     let body = json!({ "metadata": { "annotations": { DRAINING: mark.text() } } });
-    machine_write_outcome_with(patch_fitting_machine(context, pool, &repair, has_hooks, body).await, || {
+    let patch = FittingPatch { fits: has_hooks, merge: body, requirement: Requirement::Version };
+    machine_write_outcome_with(patch_fitting_machine(context, pool, &repair, patch).await, || {
         let note = format!(
             "machine {machine} drains before {}, until its hooks are released, at the latest until {}",
             mark.reason.step(),
@@ -123,7 +130,8 @@ pub(super) async fn end_drain<P: Platform>(
     let repair = Repair::labels(machine, "ending the drain of");
     let is_marked = |live: &Machine| live.belongs_to(&pool.facts.id) && live.draining.is_some();
     let body = json!({ "metadata": { "annotations": { DRAINING: null } } });
-    machine_write_outcome_with(patch_fitting_machine(context, pool, &repair, is_marked, body).await, || {
+    let patch = FittingPatch { fits: is_marked, merge: body, requirement: Requirement::Version };
+    machine_write_outcome_with(patch_fitting_machine(context, pool, &repair, patch).await, || {
         let note = format!("machine {machine} drains no longer: it stays in the pool");
         vec![PoolEvent { reason: EventReason::DrainEnded, name: machine.name.to_string(), note }]
     })
@@ -138,7 +146,8 @@ pub(super) async fn end_restart<P: Platform>(
     let repair = Repair::labels(machine, "removing the mark of a restart from");
     let is_marked = |live: &Machine| live.protection.as_ref().is_some_and(|known| known.restarting.is_some());
     let body = json!({ "metadata": { "annotations": { RESTARTING: null, DRAINING: null } } });
-    machine_write_outcome(patch_fitting_machine(context, pool, &repair, is_marked, body).await)
+    let patch = FittingPatch { fits: is_marked, merge: body, requirement: Requirement::SpecAndMetadata };
+    machine_write_outcome(patch_fitting_machine(context, pool, &repair, patch).await)
 }
 
 /// Adds the finalizer of the controller to a machine.
@@ -164,18 +173,49 @@ async fn read_fitting_machine<P: Platform>(
     if fits(&facts.facts) { Ok(live) } else { Err(ActionOutcome::changed(facts)) }
 }
 
-/// Sends a merge patch for a machine at the version of a live read, if the live machine still fits.
+/// A merge patch for a machine that still fits the plan.
+struct FittingPatch<F> {
+    /// Whether the live machine fits.
+    fits: F,
+    merge: Value,
+    requirement: Requirement,
+}
+
+/// Sends a merge patch for a machine, if the live machine fits and does not change before.
 async fn patch_fitting_machine<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     repair: &Repair<'_>,
-    fits: impl Fn(&Machine) -> bool,
-    mut patch: Value,
+    patch: FittingPatch<impl Fn(&Machine) -> bool>,
 ) -> MachineWriteResult {
-    let live = read_fitting_machine(context, pool, repair, fits).await?;
-    patch["metadata"]["uid"] = json!(repair.machine.uid.as_str());
-    patch["metadata"]["resourceVersion"] = json!(live.meta().resource_version);
-    send_machine_patch(context, pool, repair, Patch::Merge(patch)).await
+    let (namespace, id) = (&*pool.facts.namespace, repair.machine);
+    let unread = |error: String| repair.failed(WriteError::Unconfirmed(error));
+    let body = context.get_text::<P::Machine>(namespace, &id.name).await;
+    let body = body.map_err(|error| unread(error.to_string()))?.ok_or_else(ActionOutcome::outdated)?;
+    let object: P::Machine =
+        serde_json::from_slice(body.bytes()).map_err(|error| unread(error.to_string()))?;
+    if !is_live_machine(object.meta(), id) {
+        return Err(ActionOutcome::outdated());
+    }
+    let facts = seen_facts(&object, P::read_machine);
+    if !(patch.fits)(&facts.facts) {
+        return Err(ActionOutcome::changed(facts));
+    }
+    let live: Value = serde_json::from_slice(body.bytes()).map_err(|error| unread(error.to_string()))?;
+    let guarded = guard_machine_patch(&live, &patch.merge, patch.requirement);
+    match send_machine_patch(context, pool, repair, guarded.clone()).await {
+        Err(ActionOutcome { error: Some(error), .. })
+            if is_patch_outdated(context, namespace, id, &guarded, &error).await =>
+        {
+            Err(ActionOutcome::outdated())
+        }
+        written => written,
+    }
+}
+
+/// Whether an object is this machine, and is not being deleted.
+fn is_live_machine(meta: &ObjectMeta, machine: &ObjectId) -> bool {
+    meta.uid.as_deref() == Some(machine.uid.as_str()) && meta.deletion_timestamp.is_none()
 }
 
 /// Removes the controller's labels and annotations from a released machine. First the machine becomes the
@@ -207,7 +247,8 @@ pub(super) async fn release_from_pool<P: Platform>(
     let outcome = match (stop, P::release(&live)) {
         (Some(stop), _) => stop,
         (None, PatchBody::Merge(merge)) => {
-            machine_write_outcome(patch_fitting_machine(context, pool, &repair, is_released, merge).await)
+            let patch = FittingPatch { fits: is_released, merge, requirement: Requirement::SpecAndMetadata };
+            machine_write_outcome(patch_fitting_machine(context, pool, &repair, patch).await)
         }
         (None, PatchBody::Json(_)) => {
             let operations = |live: &P::Machine| match P::release(live) {
@@ -374,9 +415,11 @@ async fn read_machine_to_repair<P: Platform>(
     let machine = repair.machine;
     match context.get_live::<P::Machine>(&pool.facts.namespace, &machine.name).await {
         Ok(Some(live)) => {
-            let meta = live.meta();
-            let same = meta.uid.as_deref() == Some(machine.uid.as_str());
-            if same && meta.deletion_timestamp.is_none() { Ok(live) } else { Err(ActionOutcome::outdated()) }
+            if is_live_machine(live.meta(), machine) {
+                Ok(live)
+            } else {
+                Err(ActionOutcome::outdated())
+            }
         }
         Ok(None) => Err(ActionOutcome::outdated()),
         Err(error) => Err(repair.failed(WriteError::Unconfirmed(error.to_string()))),

@@ -1,14 +1,14 @@
 //! Updates of machines to the current revision, and the label of the revision that is in effect.
 //!
-//! Each write is computed from a live read of the machine with all its fields, and requires the version that
-//! was read. If another client changes the machine in between, the controller tries again and does not
-//! overwrite the change.
+//! Each write is computed from a live read of the machine with all its fields, and requires what it relies
+//! on: the version, or spec and metadata. If another client changes that in between, the controller tries
+//! again and does not overwrite the change.
 
 use std::sync::Arc;
 
 use kube::api::Patch;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use vmpool_engine::ledger::VersionedFacts;
 use vmpool_engine::limits;
 use vmpool_engine::membership::losses::Rehearsal;
@@ -24,6 +24,7 @@ use vmpool_runtime::telemetry::with_causes;
 
 use super::basis::PlanBasis;
 use super::disk;
+use super::machine_patch::{Requirement, guard_machine_patch, is_patch_outdated};
 use super::outcome::{ActionOutcome, Effect, MachineWriteResult, machine_write_outcome};
 use super::overridden::read_response;
 use super::rejected_disks::judge_patched_disks;
@@ -125,10 +126,8 @@ async fn write_revision_to_machine<P: Platform>(
         if disruption == Disruption::MetadataOnly && changes_spec {
             return Err(Unfit::Differs);
         }
-        if changes_spec
-            && machine.is_protected(context.leader.env.now())
-            && may_restart::<P>(live, &patch, machine)
-        {
+        let restarts = changes_spec && may_restart::<P>(live, &patch, machine);
+        if restarts && machine.is_protected(context.leader.env.now()) {
             // The plan that expected a protected machine must learn why it was not updated.
             let expected = disruption == Disruption::ForApproval;
             return Err(if expected { Unfit::Differs } else { Unfit::Changed });
@@ -147,7 +146,10 @@ async fn write_revision_to_machine<P: Platform>(
         if patch.get("spec").is_none() && machine.has_spec_in_effect() {
             json_patch::merge(&mut patch, &P::record_revision(to));
         }
-        Ok(Some(patch))
+        let is_stopped = changes_spec && machine.activity == MachineActivity::Stopped;
+        let relies_on_status = restarts || is_stopped || disruption == Disruption::NotRunning;
+        let requirement = if relies_on_status { Requirement::Version } else { Requirement::SpecAndMetadata };
+        Ok(Some(ComputedPatch { merge: patch, requirement }))
     };
     let compare = |patch: &Value, after: &RawValue| {
         let sent = || whole_machine(pool, basis, wanted);
@@ -288,7 +290,11 @@ pub(super) async fn record_machine_revision<P: Platform>(
             let is_in_effect = machine.written.as_ref() == Some(to) && machine.has_spec_in_effect();
             match (is_in_effect, machine.revision.as_ref() == Some(to)) {
                 (_, true) => Ok(None),
-                (true, false) => Ok(Some(P::record_revision(to))),
+                // The status describes the generation that the patch tests.
+                (true, false) => Ok(Some(ComputedPatch {
+                    merge: P::record_revision(to),
+                    requirement: Requirement::SpecAndMetadata,
+                })),
                 (false, false) => Err(Unfit::Changed),
             }
         },
@@ -306,6 +312,19 @@ pub(super) async fn record_machine_revision<P: Platform>(
         }
     };
     machine_write_outcome(written)
+}
+
+/// A merge patch for a live machine.
+struct ComputedPatch {
+    merge: Value,
+    requirement: Requirement,
+}
+
+/// A patch to send for a machine that was read.
+struct PreparedPatch {
+    before: VersionedFacts<Machine>,
+    merge: Value,
+    sent: Patch<Value>,
 }
 
 /// Why a machine is not written to.
@@ -336,12 +355,12 @@ enum Patched {
     Failed(WriteError, Arc<Machine>),
 }
 
-/// Sends the merge patch that `compute` returns for the live machine.
+/// Sends the patch that `compute` returns for the live machine.
 async fn patch_live_machine<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     machine: &ObjectId,
-    compute: impl Fn(&Value, &Machine) -> Result<Option<Value>, Unfit>,
+    compute: impl Fn(&Value, &Machine) -> Result<Option<ComputedPatch>, Unfit>,
     compare: impl Fn(&Value, &RawValue) -> Option<FieldPaths>,
 ) -> Patched {
     let namespace = &*pool.facts.namespace;
@@ -351,27 +370,27 @@ async fn patch_live_machine<P: Platform>(
             Ok(None) => return Patched::Outdated,
             Err(error) => return Patched::Unread(WriteError::Unconfirmed(error.to_string())),
         };
-        let (live, patch) = match prepare_machine_patch(pool, machine, body.bytes(), &compute) {
-            Ok(prepared) => prepared,
-            Err(patched) => return patched,
-        };
+        let PreparedPatch { before, merge, sent } =
+            match prepare_machine_patch(pool, machine, body.bytes(), &compute) {
+                Ok(prepared) => prepared,
+                Err(patched) => return patched,
+            };
         drop(body);
-        let path = collection_path::<P::Machine>(namespace);
+        let (path, patch) = (collection_path::<P::Machine>(namespace), sent.clone());
         let kind = WriteKind::UpdateMachine;
-        let sent = Patch::Merge(&patch);
         let after =
-            context.leader.writer.patch::<Box<RawValue>, _>(kind, path, &machine.name, None, sent).await;
+            context.leader.writer.patch::<Box<RawValue>, _>(kind, path, &machine.name, None, patch).await;
         let after = after.and_then(|body| {
             let after: P::Machine = read_response(&body)?;
-            Ok((seen_facts(&after, P::read_machine), compare(&patch, &body)))
+            Ok((seen_facts(&after, P::read_machine), compare(&merge, &body)))
         });
         match after {
             Ok((after, overridden)) => {
-                return Patched::Done { before: live.facts.clone(), after, overridden };
+                return Patched::Done { before: before.facts, after, overridden };
             }
-            Err(error) if error.is_conflict() => {}
             Err(error) if error.is_gone() => return Patched::Outdated,
-            Err(error) => return Patched::Failed(error, live.facts),
+            Err(error) if is_patch_outdated(context, namespace, machine, &sent, &error).await => {}
+            Err(error) => return Patched::Failed(error, before.facts),
         }
     }
     Patched::Outdated
@@ -383,8 +402,8 @@ fn prepare_machine_patch<P: Platform>(
     pool: &PoolEntry<P>,
     id: &ObjectId,
     live: &[u8],
-    compute: impl Fn(&Value, &Machine) -> Result<Option<Value>, Unfit>,
-) -> Result<(VersionedFacts<Machine>, Value), Patched> {
+    compute: impl Fn(&Value, &Machine) -> Result<Option<ComputedPatch>, Unfit>,
+) -> Result<PreparedPatch, Patched> {
     let unreadable = |error: serde_json::Error| Patched::Unread(WriteError::Unconfirmed(error.to_string()));
     let machine: P::Machine = serde_json::from_slice(live).map_err(unreadable)?;
     let machine = seen_facts(&machine, P::read_machine);
@@ -401,12 +420,12 @@ fn prepare_machine_patch<P: Platform>(
         return Err(Patched::Unread(WriteError::Invalid(error.into())));
     }
     let live: Value = serde_json::from_slice(live).map_err(unreadable)?;
-    let mut patch = match compute(&live, &machine.facts) {
-        Ok(Some(patch)) => patch,
-        Ok(None) => return Err(Patched::Nothing(machine)),
-        Err(unfit) => return Err(Patched::Unfit(unfit, machine)),
-    };
-    patch["metadata"]["uid"] = json!(id.uid.as_str());
-    patch["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
-    Ok((machine, patch))
+    match compute(&live, &machine.facts) {
+        Ok(Some(ComputedPatch { merge, requirement })) => {
+            let sent = guard_machine_patch(&live, &merge, requirement);
+            Ok(PreparedPatch { before: machine, merge, sent })
+        }
+        Ok(None) => Err(Patched::Nothing(machine)),
+        Err(unfit) => Err(Patched::Unfit(unfit, machine)),
+    }
 }

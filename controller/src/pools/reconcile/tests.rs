@@ -29,12 +29,21 @@ use serde_json::json;
 use tokio::task::yield_now;
 
 use crate::metrics::PassResult;
-use crate::testing::{Call, LeaderWorld, MERGE_PATCH, Verb, machine_names, pool_manifest};
+use crate::testing::{Call, JSON_PATCH, LeaderWorld, MERGE_PATCH, Verb, machine_names, pool_manifest};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 fn count(calls: &[Call], verb: Verb, resource: &str) -> usize {
     calls.iter().filter(|call| call.is(verb, resource)).count()
+}
+
+/// Whether a request patches objects of this resource, with either type of patch.
+fn is_patch(call: &Call, resource: &str) -> bool {
+    call.is(MERGE_PATCH, resource) || call.is(JSON_PATCH, resource)
+}
+
+fn count_patches(calls: &[Call], resource: &str) -> usize {
+    calls.iter().filter(|call| is_patch(call, resource)).count()
 }
 
 /// Each machine of `web` has a root disk that it owns.

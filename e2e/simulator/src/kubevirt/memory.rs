@@ -14,6 +14,8 @@ pub(super) struct MachineMemory {
     pub(super) rerun: Option<Rerun>,
     /// The value of the knob `fail-start`, and how many starts failed because of it.
     pub(super) failed_starts: (u64, u64),
+    /// How many more writes of the status the knob `status-writes` wants.
+    pub(super) status_writes_left: u64,
 }
 
 /// State of an instance that its object does not show.

@@ -21,11 +21,13 @@
 //!
 //! # What is left out
 //! Webhooks (see `admission.yaml` beside this crate; CDI's also asks whether the creator of a DataVolume may
-//! clone from another namespace), copying instance types and preferences, migrations, hot-plugged volumes,
-//! snapshots of machines, `subresources.kubevirt.io`, and a scheduler: each node suits every instance.
+//! clone from another namespace), copying instance types and preferences, hot-plugged volumes,
+//! migrations and snapshots of machines (knobs set their states), `subresources.kubevirt.io`, and a
+//! scheduler: each node suits every instance.
 
 mod dispatch;
 mod events;
+mod go_encoding;
 mod instance;
 mod json;
 mod launcher;

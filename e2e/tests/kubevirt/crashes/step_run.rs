@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use vmpool_e2e::crash::Controllers;
+use vmpool_e2e::wait::{eventually_true, let_time_pass};
 use vmpool_installation::fault_proxy::{DropPoint, RequestLine, WatchFault};
 use vmpool_test_cluster::control_plane::AuditEntry;
 
@@ -85,10 +86,9 @@ impl StepRun<'_, '_> {
         let (before, audited) = self.prepare().await?;
         self.controllers.kill_at(counts, place, drop_point);
         self.step.begin(self.world).await?;
-        let patience = tokio::time::Instant::now() + PATIENCE;
-        while !self.controllers.has_killed() && tokio::time::Instant::now() < patience {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        // Without the write, nothing is killed.
+        let killed = async || Ok(self.controllers.has_killed());
+        let _ = eventually_true("the controller is killed", PATIENCE, killed).await;
         self.controllers.remove_traps();
         let happened = self.controllers.has_killed();
         self.controllers.start_successor().await?;
@@ -102,7 +102,7 @@ impl StepRun<'_, '_> {
         let (before, audited) = self.prepare().await?;
         self.controllers.set_watch_fault(resources, fault);
         self.step.begin(self.world).await?;
-        tokio::time::sleep(STALL).await;
+        let_time_pass(STALL).await;
         self.controllers.release();
         self.verify(&before, audited).await
     }

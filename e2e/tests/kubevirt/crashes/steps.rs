@@ -331,13 +331,13 @@ async fn give_back(world: &KubeVirtWorld<'_>) -> Result<()> {
 /// Removes `p-1` through the aggregated API.
 async fn remove(world: &KubeVirtWorld<'_>) -> Result<()> {
     let target = uid(&world.machines().await?["p-1"]);
-    world.checks.actions().request_removal(std::slice::from_ref(&target));
+    world.user_actions().request_removal(std::slice::from_ref(&target));
     let path = format!(
         "/apis/kubevirt.subresources.vmpool.dev/v1alpha1/namespaces/{}/virtualmachinepools/{POOL}/scaledownwith",
         world.place.namespace
     );
     world.place.ask(Method::POST, &path, &json!({ "targets": ["p-1"] })).await?;
-    world.checks.actions().completed_removals.insert(target, "p-1".to_owned());
+    world.user_actions().completed_removals.insert(target, "p-1".to_owned());
     Ok(())
 }
 

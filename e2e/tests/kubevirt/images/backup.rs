@@ -35,8 +35,8 @@ fn a_restored_image_adopts_its_restored_data_without_a_download() {
         // controller would delete it.
         world.controller.kill();
         let without_finalizer = json!({ "metadata": { "finalizers": null } });
-        world.patch(API_VERSION, "VMDiskImage", "debian", &without_finalizer).await?;
-        world.delete(API_VERSION, "VMDiskImage", "debian").await?;
+        world.place.patch(API_VERSION, "VMDiskImage", "debian", &without_finalizer).await?;
+        world.place.delete(API_VERSION, "VMDiskImage", "debian").await?;
         world.until_gone(API_VERSION, "VMDiskImage", "debian").await?;
         world.place.put(blank("debian")).await?;
         world.controller.restart().await?;

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::{DATA_VOLUME_API_VERSION, SNAPSHOT_API_VERSION};
+use vmpool_e2e::wait::eventually;
 use vmpool_installation::installation::cluster_options;
 use vmpool_installation::programs::{Accounts, Chart, ControllerOptions, ControllerProgram};
 use vmpool_installation::workspace_root;
@@ -168,11 +169,11 @@ fn an_import_that_a_quota_refuses_says_so_and_succeeds_when_there_is_room() {
         });
         world.place.ask(Method::POST, &quotas, &quota).await?;
         let path = format!("{quotas}/storage");
-        let deadline = vmpool_test_cluster::deadline::Deadline::after(std::time::Duration::from_mins(1));
-        while world.place.ask(Method::GET, &path, &Value::Null).await?["status"]["used"].is_null() {
-            ensure!(!deadline.is_over(), "the quota has no effect");
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
+        eventually("the quota is in effect", std::time::Duration::from_mins(1), async || {
+            let quota = world.place.ask(Method::GET, &path, &Value::Null).await?;
+            Ok(if quota["status"]["used"].is_null() { Err(quota.to_string()) } else { Ok(()) })
+        })
+        .await?;
         world.place.put(blank("debian")).await?;
         let full = |image: &Value| {
             let message = image["status"]["message"].as_str().unwrap_or_default();
@@ -196,7 +197,7 @@ fn a_snapshot_without_its_content_is_taken_again() {
         world.until_ready("debian").await?;
         let snapshot = world.place.object(SNAPSHOT.0, SNAPSHOT.1, "debian").await?.context("no snapshot")?;
         let content = snapshot["status"]["boundVolumeSnapshotContentName"].as_str().unwrap_or_default();
-        world.delete(SNAPSHOT.0, "VolumeSnapshotContent", content).await?;
+        world.place.delete(SNAPSHOT.0, "VolumeSnapshotContent", content).await?;
         let healed = |image: &Value| image["status"]["phase"] == "Ready" && image["status"]["healCount"] == 1;
         world.until("debian", healed).await?;
         let other = world.place.object(SNAPSHOT.0, SNAPSHOT.1, "debian").await?.context("no snapshot")?;
@@ -216,7 +217,7 @@ fn a_snapshot_may_be_unready_for_the_grace_and_is_then_taken_again() {
         let snapshot = world.place.object(SNAPSHOT.0, SNAPSHOT.1, "debian").await?.context("no snapshot")?;
         let holds =
             json!({ "metadata": { "annotations": { "simulator.vmpool.dev/hold-snapshot": "true" } } });
-        world.patch(SNAPSHOT.0, SNAPSHOT.1, "debian", &holds).await?;
+        world.place.patch(SNAPSHOT.0, SNAPSHOT.1, "debian", &holds).await?;
         let unready = |image: &Value| image["status"]["snapshot"]["readyToUse"] == false;
         let image = world.until("debian", unready).await?;
         ensure!(image["status"]["phase"] == "Ready" && image["status"]["healCount"] == 0, "{image}");
@@ -247,7 +248,7 @@ fn a_claim_whose_volume_is_lost_counts_as_gone() {
         ensure!(image["status"]["phase"] == "Ready", "{image}");
         world.is_settled().await?;
         // Without it the image is imported again.
-        world.delete(SNAPSHOT.0, SNAPSHOT.1, "debian").await?;
+        world.place.delete(SNAPSHOT.0, SNAPSHOT.1, "debian").await?;
         let healed = |image: &Value| image["status"]["phase"] == "Ready" && image["status"]["healCount"] == 1;
         let image = world.until("debian", healed).await?;
         ensure!(image["status"]["dataVolume"]["uid"] != volume["metadata"]["uid"], "{image}");

@@ -29,14 +29,14 @@ fn a_lost_or_edited_data_source_is_written_again() {
         let former = uid(&world, SOURCE).await?;
         let edit =
             json!({ "spec": { "source": { "snapshot": null, "pvc": { "namespace": "a", "name": "b" } } } });
-        world.patch(SOURCE.0, SOURCE.1, "debian", &edit).await?;
+        world.place.patch(SOURCE.0, SOURCE.1, "debian", &edit).await?;
         let wanted = json!({ "snapshot": { "namespace": world.place.namespace, "name": "debian" } });
         let source = world
             .place
             .until_object(SOURCE.0, SOURCE.1, "debian", |source| source["spec"]["source"] == wanted)
             .await?;
         ensure!(source["metadata"]["uid"] == former, "{source}");
-        world.delete(SOURCE.0, SOURCE.1, "debian").await?;
+        world.place.delete(SOURCE.0, SOURCE.1, "debian").await?;
         until_another(&world, SOURCE, &former).await?;
         let image = world.until_ready("debian").await?;
         ensure!(image["status"]["healCount"] == 0, "{image}");
@@ -52,7 +52,7 @@ fn a_lost_snapshot_is_taken_again_without_a_download() {
         world.place.put(blank("debian")).await?;
         world.until_ready("debian").await?;
         let former = uid(&world, SNAPSHOT).await?;
-        world.delete(SNAPSHOT.0, SNAPSHOT.1, "debian").await?;
+        world.place.delete(SNAPSHOT.0, SNAPSHOT.1, "debian").await?;
         until_another(&world, SNAPSHOT, &former).await?;
         let healed = |image: &Value| image["status"]["phase"] == "Ready" && image["status"]["healCount"] == 1;
         world.until("debian", healed).await?;
@@ -70,13 +70,13 @@ fn a_lost_claim_leaves_the_image_usable_and_with_the_snapshot_it_is_imported_aga
         world.until_ready("debian").await?;
         world.until("debian", |image| condition(image, "SourceVolumeHealthy")["status"] == "True").await?;
         let former = uid(&world, VOLUME).await?;
-        world.delete(VOLUME.0, VOLUME.1, "debian").await?;
+        world.place.delete(VOLUME.0, VOLUME.1, "debian").await?;
         let lost = |image: &Value| condition(image, "SourceVolumeHealthy")["reason"] == "SourceVolumeLost";
         let image = world.until("debian", lost).await?;
         ensure!(image["status"]["phase"] == "Ready", "{image}");
         world.is_settled().await?;
         ensure!(world.count("create datavolumes")? == 1, "nothing is rebuilt");
-        world.delete(SNAPSHOT.0, SNAPSHOT.1, "debian").await?;
+        world.place.delete(SNAPSHOT.0, SNAPSHOT.1, "debian").await?;
         until_another(&world, VOLUME, &former).await?;
         let healed = |image: &Value| image["status"]["phase"] == "Ready" && image["status"]["healCount"] == 1;
         world.until("debian", healed).await?;

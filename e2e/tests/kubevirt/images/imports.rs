@@ -6,7 +6,7 @@ use anyhow::ensure;
 use serde_json::{Value, json};
 use vmpool_api::diskimage::{API_VERSION, finalizers::IMAGE_PROTECTION, labels::IMAGE_UID};
 use vmpool_api::kubevirt::{DATA_VOLUME_API_VERSION, SNAPSHOT_API_VERSION};
-use vmpool_test_cluster::deadline::Deadline;
+use vmpool_e2e::wait::eventually;
 
 use super::{HOST, blank, condition, image, with_images};
 use crate::image_platform::CHECKSUM;
@@ -89,7 +89,7 @@ fn an_image_is_cloned_from_a_snapshot_and_a_claim_of_its_namespace() {
             ensure!(volume["spec"]["source"][source] == named, "{volume}");
         }
         // A copy that is complete does not hold its source.
-        world.delete(API_VERSION, "VMDiskImage", "debian").await?;
+        place.delete(API_VERSION, "VMDiskImage", "debian").await?;
         world.until_gone(API_VERSION, "VMDiskImage", "debian").await?;
         for name in ["from-a-snapshot", "from-a-claim"] {
             world.until_ready(name).await?;
@@ -114,7 +114,7 @@ fn an_image_waits_for_the_upload_of_a_user_and_keeps_no_other_image_waiting() {
         place.put(http("debian", "disk.raw")).await?;
         world.until_ready("debian").await?;
         let uploaded = json!({ "metadata": { "annotations": { "simulator.vmpool.dev/uploaded": "true" } } });
-        world.patch(DATA_VOLUME_API_VERSION, "DataVolume", "from-a-user", &uploaded).await?;
+        place.patch(DATA_VOLUME_API_VERSION, "DataVolume", "from-a-user", &uploaded).await?;
         world.until_ready("from-a-user").await?;
         Ok(())
     });
@@ -147,7 +147,7 @@ fn a_corrupt_image_fails_and_a_new_value_of_the_annotation_starts_it_again() {
         world.until_reasons("corrupt", &["SyncErrorOccurred", "SyncFailed"]).await?;
         world.is_settled().await?;
         let retry = json!({ "metadata": { "annotations": { "vmpool.dev/retry": "1" } } });
-        world.patch(API_VERSION, "VMDiskImage", "corrupt", &retry).await?;
+        world.place.patch(API_VERSION, "VMDiskImage", "corrupt", &retry).await?;
         let again = world.until("corrupt", |image| image["status"]["phase"] != "Failed").await?;
         ensure!(again["status"]["retryToken"] == "1", "{again}");
         ensure!(again["status"]["failureCount"] == 0, "{again}");
@@ -178,7 +178,7 @@ fn the_wait_after_a_failure_the_copied_labels_and_the_resync_follow_their_flags(
         ensure!(labels["example.com/a"] == "1" && labels["team.example.com/b"] == "2", "{volume}");
         ensure!(labels["instancetype.kubevirt.io/default-preference"].is_null(), "{volume}");
         world.until("corrupt", |image| image["status"]["failureCount"].as_i64() >= Some(3)).await?;
-        world.delete(API_VERSION, "VMDiskImage", "corrupt").await?;
+        world.place.delete(API_VERSION, "VMDiskImage", "corrupt").await?;
         // Each pass counts a reference that no grant permits. Nothing but the resync causes these passes.
         place
             .put(json!({
@@ -195,11 +195,11 @@ fn the_wait_after_a_failure_the_copied_labels_and_the_resync_follow_their_flags(
             let series = format!("vmpool_vmdi_references_denied_total{labels} ");
             page.lines().find_map(|line| line.strip_prefix(series.as_str())?.parse::<u64>().ok())
         };
-        let deadline = Deadline::after(Duration::from_mins(1));
-        while denied().await < Some(6) {
-            ensure!(!deadline.is_over(), "denied references are counted {:?} times", denied().await);
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
+        eventually("six references are denied", Duration::from_mins(1), async || {
+            let denied = denied().await;
+            Ok(if denied >= Some(6) { Ok(()) } else { Err(format!("{denied:?}")) })
+        })
+        .await?;
         Ok(())
     });
 }
@@ -252,7 +252,7 @@ fn an_object_of_another_owner_is_not_touched() {
         let after = place.object(DATA_VOLUME_API_VERSION, "DataVolume", "debian").await?.unwrap_or_default();
         ensure!(without_platform(&before) == without_platform(&after), "{after}");
         // When it is gone, the image is imported.
-        world.delete(DATA_VOLUME_API_VERSION, "DataVolume", "debian").await?;
+        world.place.delete(DATA_VOLUME_API_VERSION, "DataVolume", "debian").await?;
         world.until_ready("debian").await.map(drop)
     });
 }

@@ -1,12 +1,14 @@
 //! Pools whose machines are clones of an image.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::diskimage::API_VERSION as IMAGE_API_VERSION;
 use vmpool_api::instancetype::API_VERSION as INSTANCETYPE_API_VERSION;
 use vmpool_api::kubevirt::{API_VERSION, DATA_VOLUME_API_VERSION, POOL_API_VERSION, SNAPSHOT_API_VERSION};
-use vmpool_test_cluster::deadline::Deadline;
+use vmpool_e2e::wait::eventually;
 
 use super::{Images, blank, condition, image, with_images};
 
@@ -104,6 +106,7 @@ fn a_pool_waits_for_its_image_and_rolls_out_another_one_when_that_is_ready() {
         world.until_phase("fedora", "Syncing", "Syncing").await?;
         let changed = pool(2, "fedora", world.place.namespace);
         world
+            .place
             .patch(POOL_API_VERSION, "VirtualMachinePool", "farm", &json!({ "spec": changed["spec"] }))
             .await?;
         world.until_pool(waits).await?;
@@ -112,15 +115,13 @@ fn a_pool_waits_for_its_image_and_rolls_out_another_one_when_that_is_ready() {
         // When it is ready, then the rollout replaces them all.
         world.hold(None).await?;
         world.until_ready("fedora").await?;
-        let deadline = Deadline::after(std::time::Duration::from_mins(1));
-        loop {
+        eventually("both machines have the image", Duration::from_mins(1), async || {
             let machines = world.machines().await?;
-            if machines.len() == 2 && machines.iter().all(|(_, image)| image == "fedora") {
-                break;
-            }
-            ensure!(!deadline.is_over(), "{machines:?}\n{}", world.controller.log_tail(60));
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
+            let have_it = machines.len() == 2 && machines.iter().all(|(_, image)| image == "fedora");
+            let state = || format!("{machines:?}\n{}", world.controller.log_tail(60));
+            Ok(if have_it { Ok(()) } else { Err(state()) })
+        })
+        .await?;
         world.until_pool(ready).await.map(drop)
     });
 }
@@ -153,7 +154,7 @@ impl Images<'_> {
 
     async fn scale(&self, replicas: usize) -> Result<()> {
         let scaled = json!({ "spec": { "replicas": replicas } });
-        self.patch(POOL_API_VERSION, "VirtualMachinePool", "farm", &scaled).await.map(drop)
+        self.place.patch(POOL_API_VERSION, "VirtualMachinePool", "farm", &scaled).await.map(drop)
     }
 
     /// Scales the pool of these machines up. It creates none, and they stay.
@@ -193,10 +194,10 @@ fn a_pool_of_a_failed_image_keeps_its_machines_and_creates_none_before_the_image
         let knobs = format!("/api/v1/namespaces/{}/configmaps/simulator-knobs", place.namespace);
         let message = json!({ "data": { "import-message": "manifest unknown" } });
         place.ask(Method::PATCH, &knobs, &message).await?;
-        world.delete(DATA_VOLUME_API_VERSION, "DataVolume", "debian").await?;
+        world.place.delete(DATA_VOLUME_API_VERSION, "DataVolume", "debian").await?;
         let lost = |image: &Value| condition(image, "SourceVolumeHealthy")["reason"] == "SourceVolumeLost";
         world.until("debian", lost).await?;
-        world.delete(SNAPSHOT_API_VERSION, "VolumeSnapshot", "debian").await?;
+        world.place.delete(SNAPSHOT_API_VERSION, "VolumeSnapshot", "debian").await?;
         world.until_phase("debian", "Failed", "SyncDeadlineExceeded").await?;
         // then its pool says so, keeps the machines that exist, and creates none,
         let failed = world.until_pool(waits_for("ImageFailed")).await?;
@@ -206,7 +207,7 @@ fn a_pool_of_a_failed_image_keeps_its_machines_and_creates_none_before_the_image
         // and when the image is imported again, it continues.
         place.ask(Method::PATCH, &knobs, &json!({ "data": { "import-message": null } })).await?;
         let retry = json!({ "metadata": { "annotations": { "vmpool.dev/retry": "1" } } });
-        world.patch(IMAGE_API_VERSION, "VMDiskImage", "debian", &retry).await?;
+        world.place.patch(IMAGE_API_VERSION, "VMDiskImage", "debian", &retry).await?;
         world.until_one_more_machine(&machines).await
     });
 }
@@ -220,11 +221,11 @@ fn a_pool_of_a_terminating_image_keeps_working_and_uses_the_successor() {
         place.put(pool(2, "debian", place.namespace)).await?;
         world.until_pool(replicas_ready(2)).await?;
         // Given an image whose deletion waits for the pool,
-        world.delete(IMAGE_API_VERSION, "VMDiskImage", "debian").await?;
+        world.place.delete(IMAGE_API_VERSION, "VMDiskImage", "debian").await?;
         world.until("debian", |image| condition(image, "DeletionBlocked")["reason"] == "InUse").await?;
         // then the pool replaces a machine that a user deletes, and scales up.
         let first = world.machine_uids().await?;
-        world.delete(API_VERSION, "VirtualMachine", "farm-0").await?;
+        world.place.delete(API_VERSION, "VirtualMachine", "farm-0").await?;
         world.scale(3).await?;
         world.until_pool(replicas_ready(3)).await?;
         let machines = world.machine_uids().await?;
@@ -237,12 +238,12 @@ fn a_pool_of_a_terminating_image_keeps_working_and_uses_the_successor() {
         world.hold(Some("never")).await?;
         let release = json!({ "metadata": { "annotations": { "vmpool.dev/force-release": "true" } } });
         let paused = |paused: bool| json!({ "spec": { "paused": paused } });
-        world.patch(POOL_API_VERSION, "VirtualMachinePool", "farm", &paused(true)).await?;
-        world.patch(IMAGE_API_VERSION, "VMDiskImage", "debian", &release).await?;
+        world.place.patch(POOL_API_VERSION, "VirtualMachinePool", "farm", &paused(true)).await?;
+        world.place.patch(IMAGE_API_VERSION, "VMDiskImage", "debian", &release).await?;
         world.until_gone(IMAGE_API_VERSION, "VMDiskImage", "debian").await?;
         place.put(blank("debian")).await?;
         world.until_phase("debian", "Syncing", "Syncing").await?;
-        world.patch(POOL_API_VERSION, "VirtualMachinePool", "farm", &paused(false)).await?;
+        world.place.patch(POOL_API_VERSION, "VirtualMachinePool", "farm", &paused(false)).await?;
         world.until_pool(waits_for("ImageSyncing")).await?;
         world.scale_without_effect(&machines).await?;
         world.hold(None).await?;

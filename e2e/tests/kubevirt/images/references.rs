@@ -7,6 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::diskimage::API_VERSION;
 use vmpool_api::kubevirt::{self, DATA_VOLUME_API_VERSION, SNAPSHOT_API_VERSION};
+use vmpool_e2e::wait::throughout;
 
 use super::{Images, blank, condition, with_images};
 
@@ -66,7 +67,7 @@ fn clone(name: &str, image: &str, namespace: &str) -> Value {
 
 impl Images<'_> {
     async fn delete_image(&self, name: &str) -> Result<()> {
-        self.delete(API_VERSION, "VMDiskImage", name).await
+        self.place.delete(API_VERSION, "VMDiskImage", name).await
     }
 
     /// Waits until the image has these counts of machines, pools and clones.
@@ -125,9 +126,9 @@ fn machines_pools_and_clones_hold_an_image_until_the_last_of_them_is_gone() {
         let since = world.requests()?.split_off(before);
         ensure!(since.iter().all(|request| request.verb != "list"), "{since:#?}");
         // When they leave one after the other,
-        world.delete(POOL.0, POOL.1, "farm").await?;
+        world.place.delete(POOL.0, POOL.1, "farm").await?;
         world.until_counts("debian", (1, 0, 1)).await?;
-        world.delete(VOLUME.0, VOLUME.1, "copy").await?;
+        world.place.delete(VOLUME.0, VOLUME.1, "copy").await?;
         world.until_counts("debian", (1, 0, 0)).await?;
         ensure!(place.object(SNAPSHOT_API_VERSION, "VolumeSnapshot", "debian").await?.is_some());
         let kinds = [
@@ -140,7 +141,7 @@ fn machines_pools_and_clones_hold_an_image_until_the_last_of_them_is_gone() {
         let lists =
             || kinds.iter().map(|kind| world.count(&format!("list {kind}"))).collect::<Result<Vec<_>>>();
         let before = lists()?;
-        world.delete(MACHINE.0, MACHINE.1, "web").await?;
+        world.place.delete(MACHINE.0, MACHINE.1, "web").await?;
         // then the image is deleted with all its objects, after one list of every kind that can refer to it.
         world.until_nothing_is_left("debian").await?;
         world.until_reasons("debian", &["DeletionUnblocked"]).await?;
@@ -183,13 +184,13 @@ fn machines_and_pools_that_name_the_snapshot_or_the_claim_hold_an_image() {
         world.until_counts("debian", (2, 2, 0)).await?;
         world.delete_image("debian").await?;
         world.until("debian", |image| condition(image, "DeletionBlocked")["reason"] == "InUse").await?;
-        world.delete(POOL.0, POOL.1, "of-claims").await?;
-        world.delete(MACHINE.0, MACHINE.1, "by-snapshot").await?;
+        world.place.delete(POOL.0, POOL.1, "of-claims").await?;
+        world.place.delete(MACHINE.0, MACHINE.1, "by-snapshot").await?;
         world.until_counts("debian", (1, 1, 0)).await?;
-        world.delete(MACHINE.0, MACHINE.1, "by-claim").await?;
+        world.place.delete(MACHINE.0, MACHINE.1, "by-claim").await?;
         world.until_counts("debian", (0, 1, 0)).await?;
         ensure!(place.object(SNAPSHOT_API_VERSION, "VolumeSnapshot", "debian").await?.is_some());
-        world.delete(POOL.0, POOL.1, "of-snapshots").await?;
+        world.place.delete(POOL.0, POOL.1, "of-snapshots").await?;
         world.until_nothing_is_left("debian").await
     });
 }
@@ -207,15 +208,22 @@ fn a_deletion_with_any_propagation_policy_keeps_the_data_while_it_is_used() {
             place.ask(Method::DELETE, &path, &json!({ "propagationPolicy": policy })).await?;
             world.until("debian", |image| condition(image, "DeletionBlocked")["reason"] == "InUse").await?;
             // The garbage collector needs less than a second for what an object owns.
-            tokio::time::sleep(Duration::from_secs(5)).await;
-            for (api_version, kind) in
-                [VOLUME, (DATA_VOLUME_API_VERSION, "DataSource"), (SNAPSHOT_API_VERSION, "VolumeSnapshot")]
-            {
-                let object = place.object(api_version, kind, "debian").await?;
-                let stays = |object: &Value| object["metadata"]["deletionTimestamp"].is_null();
-                ensure!(object.as_ref().is_some_and(stays), "{policy}: {kind} {object:?}");
-            }
-            world.delete(MACHINE.0, MACHINE.1, "web").await?;
+            throughout("the data stays", Duration::from_secs(5), async || {
+                for (api_version, kind) in [
+                    VOLUME,
+                    (DATA_VOLUME_API_VERSION, "DataSource"),
+                    (SNAPSHOT_API_VERSION, "VolumeSnapshot"),
+                ] {
+                    let object = place.object(api_version, kind, "debian").await?;
+                    let stays = |object: &Value| object["metadata"]["deletionTimestamp"].is_null();
+                    if !object.as_ref().is_some_and(stays) {
+                        return Ok(Err(format!("{policy}: {kind} {object:?}")));
+                    }
+                }
+                Ok(Ok(()))
+            })
+            .await?;
+            world.place.delete(MACHINE.0, MACHINE.1, "web").await?;
             world.until_nothing_is_left("debian").await.context(policy)?;
         }
         Ok(())
@@ -243,7 +251,7 @@ fn a_removed_finalizer_is_put_back_and_an_annotation_releases_an_image() {
         world.place.put(blank("debian")).await?;
         world.until_ready("debian").await?;
         let none = json!({ "metadata": { "finalizers": null } });
-        world.patch(API_VERSION, "VMDiskImage", "debian", &none).await?;
+        world.place.patch(API_VERSION, "VMDiskImage", "debian", &none).await?;
         world
             .until("debian", |image| {
                 image["metadata"]["finalizers"] == json!(["vmpool.dev/vmdiskimage-protection"])
@@ -254,7 +262,7 @@ fn a_removed_finalizer_is_put_back_and_an_annotation_releases_an_image() {
         world.delete_image("debian").await?;
         world.until("debian", |image| condition(image, "DeletionBlocked")["reason"] == "InUse").await?;
         let release = json!({ "metadata": { "annotations": { "vmpool.dev/force-release": "true" } } });
-        world.patch(API_VERSION, "VMDiskImage", "debian", &release).await?;
+        world.place.patch(API_VERSION, "VMDiskImage", "debian", &release).await?;
         world.until_nothing_is_left("debian").await?;
         world.until_reasons("debian", &["ForcedRelease"]).await
     });
@@ -271,7 +279,7 @@ fn an_image_without_references_is_removed_after_its_time_to_live() {
         // While an object refers to it, its time does not run.
         let image = world.until_counts("debian", (1, 0, 0)).await?;
         ensure!(image["status"]["expiresAt"].is_null(), "{image}");
-        world.delete(MACHINE.0, MACHINE.1, "web").await?;
+        world.place.delete(MACHINE.0, MACHINE.1, "web").await?;
         let image = world.until("debian", |image| image["status"]["expiresAt"].is_string()).await?;
         let time = |field: &str| -> Result<jiff::Timestamp> {
             Ok(image["status"][field].as_str().unwrap_or_default().parse()?)
@@ -281,9 +289,8 @@ fn an_image_without_references_is_removed_after_its_time_to_live() {
         // The clock is in the status, so a restart does not reset it.
         world.controller.restart().await?;
         let past = jiff::Timestamp::now().checked_sub(jiff::SignedDuration::from_secs(70))?;
-        let path = format!("{}/debian/status", world.place.path(API_VERSION, "VMDiskImage")?);
         let status = json!({ "status": { "unreferencedSince": past.to_string() } });
-        world.place.ask(Method::PATCH, &path, &status).await?;
+        world.place.patch(API_VERSION, "VMDiskImage", "debian/status", &status).await?;
         world.until_nothing_is_left("debian").await?;
         world.until_reasons("debian", &["Expired"]).await
     });

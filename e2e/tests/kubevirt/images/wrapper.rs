@@ -68,7 +68,7 @@ impl Images<'_> {
     }
 
     async fn patch_wrapper(&self, name: &str, patch: Value) -> Result<Value> {
-        self.patch(WRAPPER.0, WRAPPER.1, name, &patch).await
+        self.place.patch(WRAPPER.0, WRAPPER.1, name, &patch).await
     }
 }
 
@@ -106,7 +106,7 @@ fn a_wrapper_creates_its_image_and_after_the_data_is_there_its_machine() {
         world.is_settled().await?;
         ensure!(world.count("create virtualmachines")? == 1 && world.count("create vmdiskimages")? == 1);
         // The machine is deleted with its wrapper, and the image stays.
-        world.delete(WRAPPER.0, WRAPPER.1, "web").await?;
+        world.place.delete(WRAPPER.0, WRAPPER.1, "web").await?;
         world.until_gone(MACHINE.0, MACHINE.1, "web").await?;
         world.until("debian", |image| image["status"]["referenceCount"] == 0).await.map(drop)
     });
@@ -183,7 +183,7 @@ fn a_changed_template_is_written_to_the_machine_and_changes_of_others_stay() {
         world.place.put(wrapper("web", "debian")).await?;
         world.until_wrapped("web").await?;
         let other = json!({ "metadata": { "labels": { "owner": "eve" } } });
-        let before = world.patch(MACHINE.0, MACHINE.1, "web", &other).await?;
+        let before = world.place.patch(MACHINE.0, MACHINE.1, "web", &other).await?;
         let change = json!({ "spec": {
             "virtualMachineTemplate": {
                 "metadata": { "labels": { "app": null, "tier": "gold" } },

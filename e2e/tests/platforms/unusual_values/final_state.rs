@@ -6,18 +6,15 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use kube::api::{DeleteParams, PatchParams};
 use serde_json::{Value, json};
+use vmpool_e2e::wait::eventually;
 use vmpool_e2e::world::ScenarioWorld;
 use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_invariants::platform::TestedPlatform;
-use vmpool_test_cluster::deadline::Deadline;
 
 use super::judge::{make, names, respec};
 
 /// Timeout for one pool, which shares the host with all others.
 const DEADLINE: Duration = Duration::from_mins(2);
-
-/// Poll interval.
-const POLL: Duration = Duration::from_millis(200);
 
 /// Maximum number of replicas of a pool that is created.
 const MOST: i64 = 3;
@@ -123,17 +120,11 @@ async fn delete(world: &ScenarioWorld, name: &str) -> anyhow::Result<()> {
 }
 
 async fn until_settled(world: &ScenarioWorld, name: &str, pointer: &str) -> anyhow::Result<FinalState> {
-    let deadline = Deadline::after(DEADLINE);
-    loop {
+    eventually(&format!("{name} has settled"), DEADLINE, async || {
         let pool = world.get(TestedKind::Pool, name).await?;
-        if let Some(end) = end_of(world.platform(), &pool, pointer)? {
-            return Ok(end);
-        }
-        if deadline.is_over() {
-            bail!("{name} has not settled after {}:\n{}", deadline.elapsed(), pool.to_yaml());
-        }
-        tokio::time::sleep(POLL).await;
-    }
+        Ok(end_of(world.platform(), &pool, pointer)?.ok_or_else(|| pool.to_yaml()))
+    })
+    .await
 }
 
 /// The final state of a pool, if it has reached one.

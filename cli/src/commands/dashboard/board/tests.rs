@@ -89,6 +89,20 @@ fn a_status_of_an_earlier_generation_is_not_shown_as_the_present_one() {
     assert_eq!(tone(3), (BoardTone::Notice, true));
 }
 
+/// As `status` decides, whose machines have the same facts.
+#[test]
+fn a_machine_is_current_if_the_published_revision_is_in_effect_in_it() {
+    let current = |observed: i64| {
+        let mut objects = WatchedObjects::default();
+        let status = json!({ "observedGeneration": observed, "desiredTemplateHash": "new" });
+        objects.insert(WatchedKind::Pools(PlatformName::Dvp), dvp_pool(&status));
+        objects.insert(WatchedKind::Machines(PlatformName::Dvp), dvp_machine("team-a", "web-a", "u1"));
+        only_pool(&objects).machines[0].current
+    };
+    assert_eq!(current(4), Some(false));
+    assert_eq!(current(3), None);
+}
+
 #[test]
 fn the_last_events_of_a_pool_are_shown_the_newest_first() {
     let mut objects = WatchedObjects::default();
@@ -169,11 +183,11 @@ fn the_sample_of_the_browser_check_has_the_fields_of_the_board() {
     let fields = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<String>>();
     for (pointer, own) in [
         ("", default_json::<DashboardBoard>()),
-        ("/pools/0", default_json::<BoardPool>()),
-        ("/pools/0/conditions/0", default_json::<ShownCondition>()),
-        ("/pools/0/machines/0", default_json::<MachineTile>()),
-        ("/pools/0/machines/0/protection", default_json::<ShownProtection>()),
-        ("/pools/0/events/0", default_json::<ShownEvent>()),
+        ("/pools/1", default_json::<BoardPool>()),
+        ("/pools/1/conditions/0", default_json::<ShownCondition>()),
+        ("/pools/1/machines/0", default_json::<MachineTile>()),
+        ("/pools/1/machines/0/protection", default_json::<ShownProtection>()),
+        ("/pools/1/events/0", default_json::<ShownEvent>()),
     ] {
         let mut expected = fields(&own);
         let mut found = fields(sample.pointer(pointer).unwrap());

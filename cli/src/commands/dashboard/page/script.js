@@ -4,67 +4,12 @@
 const MARKS = { good: "✓", notice: "…", bad: "!" };
 // A short loss of the connection is not shown.
 const PATIENCE = 3000;
+// How many tiles of a pool are shown until the user asks for all. Machines that are not ready come first, and all of those are shown.
+const TILES = 12;
+const RANKS = { bad: 0, notice: 1, good: 2 };
 
-const byId = (id) => document.getElementById(id);
-// The keys of the elements of lists. Attributes would show the texts of the cluster twice.
-const keys = new WeakMap();
 const poolSections = new Map();
 let board = null;
-
-function setText(element, text) {
-  if (element.textContent !== text) element.textContent = text;
-}
-
-function show(element, isShown) {
-  element.hidden = !isShown;
-}
-
-function make(name, text) {
-  const element = document.createElement(name);
-  if (text !== undefined) element.textContent = text;
-  return element;
-}
-
-// The elements of a list, of which those with a known key stay, so that the focus stays, too.
-function updateList(parent, items, keyOf, create, update) {
-  const known = new Map();
-  for (const child of [...parent.children]) known.set(keys.get(child), child);
-  items.forEach((item, place) => {
-    const key = keyOf(item);
-    let element = known.get(key);
-    // Of equal keys, each has an element of its own.
-    known.delete(key);
-    if (element === undefined) {
-      element = create();
-      keys.set(element, key);
-    }
-    if (parent.children[place] !== element) parent.insertBefore(element, parent.children[place] ?? null);
-    update(element, item);
-  });
-  while (parent.children.length > items.length) parent.lastElementChild.remove();
-}
-
-// A list of terms with texts. A term without a text is left out.
-function updateFacts(list, facts) {
-  const shown = facts.filter(([, text]) => text !== "" && text !== null && text !== undefined);
-  const create = () => {
-    const pair = make("div");
-    pair.append(make("dt"), make("dd"));
-    return pair;
-  };
-  updateList(list, shown, ([term]) => term, create, (pair, [term, text]) => {
-    setText(pair.firstElementChild, term);
-    setText(pair.lastElementChild, text);
-  });
-}
-
-function ageOf(time) {
-  const seconds = Math.max(0, Math.floor((Date.now() - Date.parse(time)) / 1000));
-  if (seconds < 120) return `${seconds}s`;
-  if (seconds < 3 * 3600) return `${Math.floor(seconds / 60)}m`;
-  if (seconds < 48 * 3600) return `${Math.floor(seconds / 3600)}h`;
-  return `${Math.floor(seconds / 86400)}d`;
-}
 
 function describeProtection(protection) {
   const parts = [protection.claim === null ? "protected" : `claimed as ${protection.claim}`];
@@ -74,16 +19,23 @@ function describeProtection(protection) {
   return parts.join(", ");
 }
 
+// The pool shows the id of the current revision, so that the tile does not repeat it.
 function describeRevision(machine) {
   if (machine.revision === null) return "none";
-  const text = machine.current ? `${machine.revision} (current)` : machine.revision;
+  const text = machine.current === true ? "current" : machine.current === false ? `${machine.revision}, outdated` : machine.revision;
   return machine.restartPending ? `${text}, needs a restart` : text;
+}
+
+// A state with a mark, which screen readers do not read.
+function setState(element, tone, text) {
+  setText(element.querySelector(".mark"), MARKS[tone]);
+  setText(element.querySelector(".text"), text);
 }
 
 function updateTile(tile, machine) {
   tile.dataset.tone = machine.tone;
   setText(tile.querySelector("h4"), machine.name);
-  setText(tile.querySelector(".state"), `${MARKS[machine.tone]} ${machine.state === "" ? "no state" : machine.state}`);
+  setState(tile.querySelector(".state"), machine.tone, machine.state === "" ? "no state" : machine.state);
   updateFacts(tile.querySelector("dl"), [
     ["Node", machine.node],
     ["Revision", describeRevision(machine)],
@@ -105,8 +57,24 @@ function readyOf(pool) {
   return pool.machines.filter((machine) => machine.ready).length;
 }
 
+function countCurrent(pool) {
+  if (pool.machines.some((machine) => machine.current === null)) return "unknown";
+  return String(pool.machines.filter((machine) => machine.current).length);
+}
+
+function countTone(pool, tone) {
+  return pool.machines.filter((machine) => machine.tone === tone).length;
+}
+
+// A pool that is scaling or rolling out needs none: its state changes by itself.
 function needsAttention(pool) {
-  return pool.tone !== "good" || pool.outdated !== null || pool.machines.some((machine) => machine.tone === "bad");
+  return toneOf(pool) === "bad" || pool.outdated !== null;
+}
+
+// The worst of the states of a pool and its machines.
+function toneOf(pool) {
+  if (pool.tone === "bad" || countTone(pool, "bad") > 0) return "bad";
+  return pool.tone === "good" && pool.outdated === null ? "good" : "notice";
 }
 
 function createPool() {
@@ -119,7 +87,36 @@ function createPool() {
     event.preventDefault();
     showPlan(section);
   });
+  // A number that the user has typed stays, and otherwise the desired number is shown.
+  section.querySelector("input").addEventListener("input", (event) => { event.target.dataset.typed = ""; });
+  section.querySelector(".more").addEventListener("click", (event) => {
+    const isExpanded = event.target.getAttribute("aria-expanded") === "true";
+    event.target.setAttribute("aria-expanded", String(!isExpanded));
+    drawBoard();
+  });
   return section;
+}
+
+function updateTiles(section, machines) {
+  const more = section.querySelector(".more");
+  const sorted = [...machines].sort((a, b) => RANKS[a.tone] - RANKS[b.tone]);
+  const unready = machines.filter((machine) => machine.tone !== "good").length;
+  const limit = Math.max(TILES, unready);
+  const isExpanded = more.getAttribute("aria-expanded") === "true";
+  const shown = isExpanded ? sorted : sorted.slice(0, limit);
+  const createTile = () => byId("tile-template").content.firstElementChild.cloneNode(true);
+  updateList(section.querySelector(".tiles"), shown, (machine) => machine.name, createTile, updateTile);
+  setText(more, isExpanded ? "Show fewer machines" : `Show all ${machines.length} machines`);
+  show(more, machines.length > limit);
+}
+
+function updateBar(bar, pool) {
+  for (const part of bar.children) {
+    const count = countTone(pool, part.dataset.tone);
+    part.style.flexGrow = String(count);
+    show(part, count > 0);
+  }
+  show(bar, pool.machines.length > 0);
 }
 
 function updatePool(section, pool) {
@@ -127,7 +124,7 @@ function updatePool(section, pool) {
   setText(section.querySelector("h2"), pool.name);
   const phase = section.querySelector(".phase");
   phase.dataset.tone = pool.tone;
-  setText(phase, `${MARKS[pool.tone]} ${phaseOf(pool)}`);
+  setState(phase, pool.tone, phaseOf(pool));
   setText(section.querySelector(".where"), `${pool.title} pool in namespace ${pool.namespace}`);
   const outdated = section.querySelector(".outdated");
   setText(outdated, pool.outdated ?? "");
@@ -137,33 +134,42 @@ function updatePool(section, pool) {
     ["Desired", String(pool.desired)],
     ["Exist", String(pool.machines.length)],
     ["Ready", String(readyOf(pool))],
-    ["Up to date", String(pool.machines.filter((machine) => machine.current).length)],
+    ["Up to date", countCurrent(pool)],
     ["Protected", String(pool.machines.filter((machine) => machine.protection !== null).length)],
     ["Revision", pool.revision],
     ["Rollout", pool.paused ? "paused" : ""],
   ]);
   show(section.querySelector(".no-machines"), pool.machines.length === 0);
-  const createTile = () => byId("tile-template").content.firstElementChild.cloneNode(true);
-  updateList(section.querySelector(".tiles"), pool.machines, (machine) => machine.name, createTile, updateTile);
+  updateBar(section.querySelector(".bar"), pool);
+  updateTiles(section, pool.machines);
   const input = section.querySelector("input");
-  if (input.value === "") input.value = String(pool.desired);
+  if (input.dataset.typed === undefined) input.value = String(pool.desired);
   updateConditions(section.querySelector(".conditions"), pool.conditions);
   updateEvents(section.querySelector(".events"), pool.events);
 }
 
+function createLine() {
+  const item = make("li");
+  item.append(make("strong"), make("span"));
+  return item;
+}
+
 function updateConditions(details, conditions) {
   setText(details.querySelector("summary"), `Conditions (${conditions.length})`);
-  updateList(details.querySelector("ul"), conditions, (condition) => condition.type, () => make("li"), (item, condition) => {
-    setText(item, `${condition.type}=${condition.status} ${condition.reason}: ${condition.message}`);
+  updateList(details.querySelector("ul"), conditions, (condition) => condition.type, createLine, (item, condition) => {
+    setText(item.firstElementChild, `${condition.type}=${condition.status}`);
+    setText(item.lastElementChild, ` ${condition.reason}: ${condition.message}`);
   });
 }
 
 function updateEvents(details, events) {
   setText(details.querySelector("summary"), `Events (${events.length})`);
   const keyOf = (event) => JSON.stringify([event.time, event.reason, event.message]);
-  updateList(details.querySelector("ol"), events, keyOf, () => make("li"), (item, event) => {
-    const age = event.time === null ? "" : `${ageOf(event.time)} ago: `;
-    setText(item, `${age}${event.warning ? "Warning " : ""}${event.reason}: ${event.message}`);
+  updateList(details.querySelector("ol"), events, keyOf, createLine, (item, event) => {
+    const when = event.time === null ? "" : ` ${ageOf(event.time)} ago`;
+    item.className = event.warning ? "warning" : "";
+    setText(item.firstElementChild, event.warning ? `Warning ${event.reason}` : event.reason);
+    setText(item.lastElementChild, `${when}: ${event.message}`);
   });
 }
 
@@ -219,12 +225,56 @@ function isShown(pool) {
   return matches && (!byId("attention").checked || needsAttention(pool));
 }
 
+function moveToPool(event) {
+  const key = keys.get(event.currentTarget.closest("li"));
+  const section = [...byId("pool-list").children].find((known) => keys.get(known) === key);
+  if (section === undefined) return;
+  event.preventDefault();
+  const title = section.querySelector("h2");
+  title.focus({ preventScroll: true });
+  title.scrollIntoView();
+}
+
+function createLink() {
+  const item = byId("link-template").content.firstElementChild.cloneNode(true);
+  item.firstElementChild.addEventListener("click", moveToPool);
+  return item;
+}
+
+function updateLink(item, pool) {
+  const link = item.firstElementChild;
+  const tone = toneOf(pool);
+  link.dataset.tone = tone;
+  link.href = "#pools";
+  setText(link.querySelector(".mark"), MARKS[tone]);
+  setText(link.querySelector(".name"), `${pool.namespace}/${pool.name}`);
+  setText(link.querySelector(".count"), `${readyOf(pool)} of ${pool.desired} ready, ${phaseOf(pool)}`);
+}
+
+function describeTotals(pools) {
+  const sum = (numberOf) => pools.reduce((total, pool) => total + numberOf(pool), 0);
+  const needy = pools.filter(needsAttention).length;
+  const attention = needy === 0 ? "none needs attention" : `${needy} ${needy === 1 ? "needs" : "need"} attention`;
+  const machines = `${sum(readyOf)} of ${sum((pool) => pool.machines.length)} machines ready`;
+  return `${pools.length} ${pools.length === 1 ? "pool" : "pools"}, ${attention}; ${machines}`;
+}
+
+function drawOverview(pools) {
+  const overview = byId("overview");
+  setText(byId("totals"), describeTotals(pools));
+  const sorted = [...pools].sort((a, b) => RANKS[toneOf(a)] - RANKS[toneOf(b)]);
+  updateList(overview.querySelector("ul"), sorted, keyOfPool, createLink, updateLink);
+  show(overview, pools.length > 0);
+}
+
 function drawBoard() {
   if (board === null) return;
   const pools = board.pools.filter(isShown);
+  drawOverview(pools);
   updateList(byId("pool-list"), pools, keyOfPool, createPool, updatePool);
   const empty = byId("empty");
-  setText(empty, board.pools.length === 0 ? "There are no pools." : "No pool matches the filter.");
+  setText(empty.firstElementChild, board.pools.length === 0 ? "There are no pools." : "No pool matches the filter.");
+  show(byId("empty-hint"), board.pools.length === 0);
   show(empty, pools.length === 0);
   const unreadable = byId("unreadable");
   updateList(unreadable.querySelector("ul"), board.unreadable, (why) => why, () => make("li"), setText);

@@ -2,6 +2,8 @@
 
 mod between;
 mod conditions;
+mod states;
+mod zero_values;
 
 use serde_json::Value;
 use vmpool_api::kubevirt::annotations::{REMOVED_MACHINES, SCALE_IN_TARGETS};

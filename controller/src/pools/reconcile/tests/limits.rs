@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::rollouts::{MACHINES, POOLS, edit, resize};
-use super::{SECOND, count};
-use crate::testing::{LeaderWorld, MERGE_PATCH, Verb, machine_names, pool_manifest};
+use super::{SECOND, count, count_patches};
+use crate::testing::{LeaderWorld, Verb, machine_names, pool_manifest};
 
 fn tolerations(count: usize) -> Value {
     vec![json!({ "key": "a" }); count].into()
@@ -81,5 +81,5 @@ async fn a_machine_that_is_too_large_is_not_updated_and_the_others_are() {
     let patched = world.take_writes();
     assert!(patched.iter().all(|call| call.name != large), "{patched:?}");
     assert_eq!(count(&patched, Verb::Create, MACHINES), 0);
-    assert_eq!(count(&patched, MERGE_PATCH, MACHINES), 4);
+    assert_eq!(count_patches(&patched, MACHINES), 4);
 }

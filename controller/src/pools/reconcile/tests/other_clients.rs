@@ -4,10 +4,10 @@
 use serde_json::{Value, json};
 use vmpool_engine::scale_up::names::Namer;
 
-use super::{SECOND, assert_units_are_complete, count};
+use super::{SECOND, assert_units_are_complete, count, count_patches};
 use crate::testing::{
-    Call, Fate, JSON_PATCH, LeaderWorld, MERGE_PATCH, NAMESPACE, RecordingApiServer, Refusal, Verb,
-    machine_names, pool_manifest,
+    Call, Fate, JSON_PATCH, LeaderWorld, NAMESPACE, RecordingApiServer, Refusal, Verb, machine_names,
+    pool_manifest,
 };
 
 #[tokio::test]
@@ -209,7 +209,7 @@ async fn a_machine_that_lost_its_labels_gets_them_back() {
     let after = world.server.get("virtualmachines", &name).unwrap();
     assert_eq!(after["metadata"]["labels"], before["metadata"]["labels"]);
     assert_eq!(world.machines().len(), 2);
-    assert_eq!(count(&world.take_writes(), MERGE_PATCH, "virtualmachines"), 1);
+    assert_eq!(count_patches(&world.take_writes(), "virtualmachines"), 1);
 }
 
 #[tokio::test]

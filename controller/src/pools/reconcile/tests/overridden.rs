@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::kubevirt::lead;
 use super::rollouts::{MACHINES, POOLS, edit, roll, synced};
-use super::{SECOND, count};
-use crate::testing::{Call, LeaderWorld, MERGE_PATCH, Verb, pool_manifest};
+use super::{SECOND, count_patches};
+use crate::testing::{Call, LeaderWorld, Verb, pool_manifest};
 
 const GRACE: &str = "terminationGracePeriodSeconds";
 
@@ -91,5 +91,5 @@ async fn a_kubevirt_pool_names_the_fields_that_a_policy_forces() {
     assert_eq!(pool["status"]["updatedReplicas"], 0);
     world.take_writes();
     world.advance(SECOND * 60).await;
-    assert_eq!(count(&world.take_writes(), MERGE_PATCH, MACHINES), 0);
+    assert_eq!(count_patches(&world.take_writes(), MACHINES), 0);
 }

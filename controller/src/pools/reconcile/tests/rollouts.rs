@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{SECOND, count};
+use super::{SECOND, count, count_patches, is_patch};
 use crate::testing::{Call, Fate, LeaderWorld, MERGE_PATCH, Refusal, Verb, machine_names};
 
 pub(super) const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
@@ -61,6 +61,26 @@ fn work(world: &LeaderWorld) -> Vec<Call> {
     world.take_writes().into_iter().filter(|call| call.subresource.is_empty()).collect()
 }
 
+/// The operations of a JSON patch with this name.
+fn operations<'a>(call: &'a Call, name: &'a str) -> impl Iterator<Item = &'a str> {
+    let all = call.body.as_array().into_iter().flatten();
+    all.filter(move |operation| operation["op"] == name).map(|operation| operation["path"].as_str().unwrap())
+}
+
+/// Whether a patch of a machine requires its spec and its metadata as they were read, and not its version.
+fn tests_spec_and_metadata(call: &Call) -> bool {
+    let tests: Vec<&str> = operations(call, "test").collect();
+    ["uid", "generation", "labels", "annotations", "ownerReferences"]
+        .iter()
+        .all(|field| tests.contains(&&*format!("/metadata/{field}")))
+        && !tests.contains(&"/metadata/resourceVersion")
+}
+
+/// Whether a patch changes the spec of a machine.
+fn changes_spec(call: &Call) -> bool {
+    ["add", "remove"].iter().any(|name| operations(call, name).any(|path| path.starts_with("/spec")))
+}
+
 /// Runs the platform until nothing is left to do, and checks that at most `budget` machines change at a time.
 pub(super) async fn roll(world: &LeaderWorld, budget: usize) {
     for _ in 0..100 {
@@ -93,11 +113,12 @@ async fn a_change_reaches_every_machine_within_the_budget_for_two_writes_each() 
 
     let writes = work(&world);
     assert_eq!(count(&writes, Verb::Create, REVISIONS), 1);
-    assert_eq!(count(&writes, MERGE_PATCH, MACHINES), 16);
+    assert_eq!(count_patches(&writes, MACHINES), 16);
     assert_eq!(writes.len(), 17, "{writes:?}");
-    assert!(writes.iter().filter(|call| call.resource == MACHINES).all(|call| {
-        call.body["metadata"]["uid"].is_string() && call.body["metadata"]["resourceVersion"].is_string()
-    }));
+    assert!(
+        writes.iter().filter(|call| call.resource == MACHINES).all(tests_spec_and_metadata),
+        "{writes:?}"
+    );
     assert!(events(&world, "TemplateApplied").count() > 0);
     world.advance(SECOND * 660).await;
     assert!(world.server.take_log().is_empty(), "then nothing is left to do");
@@ -112,7 +133,7 @@ async fn a_change_without_a_restart_costs_one_write_per_machine_and_no_budget() 
     for machine in world.machines() {
         assert_eq!((&machine["metadata"]["labels"]["tier"], label(&machine)), (&json!("one"), &*revision));
     }
-    assert_eq!(count(&work(&world), MERGE_PATCH, MACHINES), 8);
+    assert_eq!(count_patches(&work(&world), MACHINES), 8);
     assert_eq!(synced(&world).0, "True");
 }
 
@@ -150,7 +171,7 @@ async fn a_concurrent_write_of_another_client_is_not_lost() {
     let name = machine_names(&world.machines()).remove(0);
     let (server, mut once) = (world.server.clone(), true);
     world.server.intercept(move |call| {
-        if call.is(MERGE_PATCH, MACHINES) && std::mem::take(&mut once) {
+        if is_patch(call, MACHINES) && std::mem::take(&mut once) {
             server.edit(MACHINES, &call.name, |machine| {
                 machine["spec"]["nodeSelector"] = json!({ "zone": "a" });
             });
@@ -163,6 +184,42 @@ async fn a_concurrent_write_of_another_client_is_not_lost() {
     assert_eq!((size(&machine), &machine["spec"]["nodeSelector"]), ("1Gi", &json!({ "zone": "a" })));
     assert_eq!(world.condition("ReplicaFailure"), None);
     assert_eq!(synced(&world).0, "True");
+}
+
+/// The controller of the platform writes the status of a machine often.
+#[tokio::test]
+async fn a_write_of_the_status_of_a_machine_conflicts_with_no_patch() {
+    let world = LeaderWorld::with_pool(4).await;
+    let (server, mut writes) = (world.server.clone(), 0);
+    world.server.intercept(move |call| {
+        if is_patch(call, MACHINES) {
+            writes += 1;
+            server.edit(MACHINES, &call.name, |machine| {
+                machine["status"]["ipAddress"] = json!(writes.to_string());
+            });
+        }
+        Fate::Serve
+    });
+    resize(&world, "1Gi");
+    roll(&world, 1).await;
+    assert_eq!((with_size(&world, "1Gi"), synced(&world).0), (4, "True".into()));
+    let patches = work(&world).into_iter().filter(|call| is_patch(call, MACHINES)).collect::<Vec<_>>();
+    assert_eq!(patches.len(), 8, "an update and its record: {patches:?}");
+}
+
+/// A stopped machine uses no budget, and may have been started since.
+#[tokio::test]
+async fn a_patch_of_a_machine_that_does_not_run_requires_its_version() {
+    let world = LeaderWorld::with_pool(1).await;
+    let name = machine_names(&world.machines()).remove(0);
+    world.server.edit(MACHINES, &name, |machine| machine["status"]["phase"] = json!("Stopped"));
+    world.calm().await;
+    world.take_writes();
+    resize(&world, "1Gi");
+    world.calm().await;
+    let writes = work(&world);
+    let update = writes.iter().find(|call| call.is(MERGE_PATCH, MACHINES)).expect("it is updated");
+    assert!(update.body["metadata"]["resourceVersion"].is_string(), "{update:?}");
 }
 
 #[tokio::test]
@@ -264,18 +321,15 @@ async fn an_unknown_revision_holds_the_rollout_and_the_count_is_kept() {
 async fn a_rejected_template_stops_the_rollout_until_a_machine_accepts_it() {
     let world = LeaderWorld::with_pool(20).await;
     world.server.intercept(|call| {
-        if call.is(MERGE_PATCH, MACHINES) && !call.body["spec"].is_null() {
+        if is_patch(call, MACHINES) && changes_spec(call) {
             return Fate::Refuse(Refusal::new(422, "Invalid", "no such memory"));
         }
         Fate::Serve
     });
     resize(&world, "1Gi");
     world.advance(SECOND * 120).await;
-    let tried: std::collections::BTreeSet<String> = work(&world)
-        .into_iter()
-        .filter(|call| call.is(MERGE_PATCH, MACHINES))
-        .map(|call| call.name)
-        .collect();
+    let tried: std::collections::BTreeSet<String> =
+        work(&world).into_iter().filter(|call| is_patch(call, MACHINES)).map(|call| call.name).collect();
     assert!((2..=5).contains(&tried.len()), "at most the budget was tried: {tried:?}");
     let failure = world.condition("ReplicaFailure").unwrap();
     assert_eq!(failure["reason"], "FailedTemplateUpdate");
@@ -327,7 +381,7 @@ async fn a_lost_response_to_an_update_is_resolved_by_a_read() {
     let world = LeaderWorld::with_pool(2).await;
     let mut lost = 1;
     world.server.intercept(move |call| {
-        if call.is(MERGE_PATCH, MACHINES) && lost > 0 {
+        if is_patch(call, MACHINES) && lost > 0 {
             lost -= 1;
             return Fate::ResponseLost;
         }
@@ -409,9 +463,5 @@ async fn a_changed_label_reaches_all_machines_at_once() {
     assert!(labels.iter().all(|label| label == "b"), "{labels:?}");
     assert_eq!(unevaluated(&world), 0, "the specs are unchanged");
     let writes = work(&world);
-    assert_eq!(
-        count(&writes, MERGE_PATCH, MACHINES),
-        8,
-        "one write of each machine records the revision, too"
-    );
+    assert_eq!(count_patches(&writes, MACHINES), 8, "one write of each machine records the revision, too");
 }

@@ -1,6 +1,7 @@
 //! The VMI controller and the node agent: an instance passes its phases.
 
 mod guest_size;
+mod guest_state;
 mod hot_plug;
 mod phases;
 mod status;

@@ -1,6 +1,9 @@
 //! The status of an instance.
 
-use super::guest_size::{HOT_CPU, HOT_MEMORY};
+use super::{
+    guest_size::{HOT_CPU, HOT_MEMORY},
+    guest_state::is_of_knob,
+};
 use crate::{
     kubevirt::{
         launcher::LauncherPodState,
@@ -30,14 +33,17 @@ impl KubeVirtModel {
         now: Timestamp,
     ) -> InstanceStatus {
         let observed = &instance.status;
+        let is_owned =
+            |known: &&SimulatedKubeVirtCondition| OWNED.contains(&&*known.type_) || is_of_knob(known);
         let mut conditions: Vec<_> =
-            observed.conditions.iter().filter(|known| !OWNED.contains(&&*known.type_)).cloned().collect();
+            observed.conditions.iter().filter(|known| !is_owned(known)).cloned().collect();
         // A new instance gets its first phase before its conditions.
         if guest.phase != InstancePhase::Unset {
             let desired = [
                 Some(self.ready_condition(guest, now)),
                 self.scheduled_condition(key, instance, guest, now),
                 self.synchronized_condition(key, instance, guest, now),
+                self.paused_condition(key, instance, guest, now),
             ];
             let hot_plugs = self.hot_plug_conditions(key, instance, guest, now);
             for (place, next) in desired.into_iter().flatten().chain(hot_plugs).enumerate() {
@@ -60,7 +66,7 @@ impl KubeVirtModel {
             interfaces: self.interfaces(key, instance, guest),
             current_cpu_topology: guest.size.as_ref().map_or(Value::Null, |size| size.topology.clone()),
             memory: guest.size.as_ref().map_or(Value::Null, |size| size.memory.clone()),
-            migration_state: observed.migration_state.clone(),
+            migration_state: self.migration_state(key, instance, guest, now),
         }
     }
 

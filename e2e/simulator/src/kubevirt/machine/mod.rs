@@ -10,6 +10,7 @@ mod status;
 pub(super) use run::Rerun;
 
 use super::{
+    go_encoding::encode_instance_spec,
     json::merge_patch,
     model::KubeVirtModel,
     objects::{
@@ -24,7 +25,7 @@ use disks::MachineDiskState;
 use facts::{MachineInstance, MachinePassFacts};
 use jiff::Timestamp;
 use run::InstanceDecision;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 impl KubeVirtModel {
@@ -106,7 +107,8 @@ impl KubeVirtModel {
         self.publish_machine(key, &facts, now);
     }
 
-    /// Puts the finalizer, annotations and defaults on a machine. Returns whether all of that is done.
+    /// Puts the finalizer, annotations and defaults on a machine, and then takes from it what Go's encoder
+    /// drops. Returns whether all of that is done.
     fn set_up(&mut self, key: &NamespacedKey, machine: &KubeVirtMachineView, now: Timestamp) -> bool {
         let id = KubeVirtObjectId::new(KubeVirtObjectKind::Machine, key);
         let delay = self
@@ -124,10 +126,24 @@ impl KubeVirtModel {
                 None => return false,
             }
         }
-        match defaults::machine_defaults_patch(key, machine, self.settings.seed) {
+        let patch = defaults::machine_defaults_patch(key, machine, self.settings.seed);
+        match patch.or_else(|| self.go_encoding_patch(key, machine)) {
             Some(patch) => self.patch(&id, patch, now) == WriteRequestState::Useless,
             None => true,
         }
+    }
+
+    /// The merge patch that removes what Go's encoder drops of the spec, as each write of a Go program does.
+    fn go_encoding_patch(&self, key: &NamespacedKey, machine: &KubeVirtMachineView) -> Option<Value> {
+        let spec = self.encode_spec(key, machine, &machine.spec.instance_spec)?;
+        let change = merge_patch(&machine.spec.instance_spec, &spec)?;
+        Some(json!({ "spec": { "template": { "spec": change } } }))
+    }
+
+    /// A spec of an instance as Go's encoder writes it, if the knob `go-encoding` is set.
+    fn encode_spec(&self, key: &NamespacedKey, machine: &KubeVirtMachineView, spec: &Value) -> Option<Value> {
+        let is_encoded = self.knobs_of_machine(key, machine).is(|knobs| knobs.go_encoding);
+        is_encoded.then(|| encode_instance_spec(spec))
     }
 
     fn start(
@@ -148,7 +164,7 @@ impl KubeVirtModel {
                 "finalizers": [CONTROLLER_FINALIZER, FOREGROUND_FINALIZER],
                 "ownerReferences": [controller_reference(KUBEVIRT, "VirtualMachine", key, &machine.meta)],
             },
-            "spec": template.spec,
+            "spec": self.encode_spec(key, machine, &template.spec).unwrap_or_else(|| template.spec.clone()),
         });
         self.create(&KubeVirtObjectId::new(KubeVirtObjectKind::Instance, key), body, now);
     }

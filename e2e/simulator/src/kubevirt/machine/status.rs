@@ -6,6 +6,7 @@ use super::{
     run::{InstanceDecision, Rerun, backoff_over, decide_instance_action, is_done},
 };
 use crate::{
+    knobs::Knobs,
     kubevirt::{
         json::merge_patch,
         model::KubeVirtModel,
@@ -20,7 +21,7 @@ use crate::{
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// Conditions that the VM controller owns. It keeps all others.
 const OWNED: [&str; 2] = ["Ready", "RestartRequired"];
@@ -48,21 +49,25 @@ impl KubeVirtModel {
             rerun = slot.memory.rerun.unwrap_or_else(|| Rerun::restore(&machine.status)).after(own);
             slot.memory.rerun = Some(rerun);
         }
+        let knobs = self.knobs_of_machine(key, &machine);
+        let live = knobs.get(|knobs| knobs.live_update).unwrap_or(true);
+        let is_restored = knobs.get(|knobs| knobs.restore_in_progress.clone()).is_some();
+        let always_outdated = knobs.is(|knobs| knobs.restart_required)
+            && own.is_some_and(|own| own.status.phase == InstancePhase::Running && !own.meta.deleting());
         let decision = if machine.meta.deleting() {
             if own.is_some() { InstanceDecision::Stop } else { InstanceDecision::Keep }
         } else {
-            decide_instance_action(
-                machine.spec.run_strategy,
-                own,
-                &machine.status.state_change_requests,
-                rerun,
-            )
+            let requests = &machine.status.state_change_requests;
+            match decide_instance_action(machine.spec.run_strategy, own, requests, rerun) {
+                InstanceDecision::Start if is_restored => InstanceDecision::Keep,
+                decision => decision,
+            }
         };
-        let live = self.knobs_of_machine(key, &machine).get(|knobs| knobs.live_update).unwrap_or(true);
         let template = self.template(key, &machine);
-        let restart_required = own
-            .zip(template.as_ref().ok())
-            .is_some_and(|(own, template)| needs_restart(&template.spec, own, live));
+        let restart_required = always_outdated
+            || own
+                .zip(template.as_ref().ok())
+                .is_some_and(|(own, template)| needs_restart(&template.spec, own, live));
         let failure = self.start_failure(key, &machine, own, now);
         let backoff_over = backoff_over(failure.as_ref(), now);
         MachinePassFacts { machine, instance, disks, decision, template, restart_required, backoff_over }
@@ -75,8 +80,18 @@ impl KubeVirtModel {
         if let Some(at) = retry_at(&desired).filter(|at| *at > now) {
             self.agenda.wake(id.clone(), at);
         }
+        let writes = self.knobs_of_machine(key, &facts.machine).get(|knobs| knobs.status_writes).unwrap_or(1);
+        let Some(slot) = self.machines.slot(key) else { return };
+        if slot.outbox.is_busy() {
+            return;
+        }
         if let Some(status) = status_merge_patch(&facts.machine.status, &desired) {
+            slot.memory.status_writes_left = writes.saturating_sub(1);
             self.patch_status(&id, &status, now);
+        } else if slot.memory.status_writes_left > 0 {
+            slot.memory.status_writes_left -= 1;
+            let left = slot.memory.status_writes_left;
+            self.patch_status(&id, &json!({ "conditions": probed(desired.conditions, left, now) }), now);
         }
     }
 
@@ -129,6 +144,8 @@ impl KubeVirtModel {
         if let Some(why) = facts.disks.conflict.clone().or(foreign).or(conflict).or(creation_failure) {
             add(FAILURE, FAILED_CREATE, why);
         }
+        let knobs = self.knobs_of_machine(key, &facts.machine);
+        let knob = |knob: fn(&Knobs) -> Option<String>| knobs.get(knob);
         SimulatedKubeVirtMachineStatus {
             created: own.is_some(),
             ready: is_ready,
@@ -139,8 +156,24 @@ impl KubeVirtModel {
             preference_ref: observed.preference_ref.clone(),
             start_failure,
             state_change_requests: requests,
+            snapshot_in_progress: knob(|knobs| knobs.snapshot_in_progress.clone()),
+            restore_in_progress: knob(|knobs| knobs.restore_in_progress.clone()),
         }
     }
+}
+
+/// Conditions that say nothing new: only the time of the last probe of the first one differs, by a second for
+/// each write that is left.
+fn probed(
+    mut conditions: Vec<SimulatedKubeVirtCondition>,
+    left: u64,
+    now: Timestamp,
+) -> Vec<SimulatedKubeVirtCondition> {
+    let probe = now.checked_sub(Duration::from_secs(left)).unwrap_or(now);
+    if let Some(first) = conditions.first_mut() {
+        first.last_probe_time = Some(format_seconds(probe));
+    }
+    conditions
 }
 
 fn retry_at(status: &SimulatedKubeVirtMachineStatus) -> Option<Timestamp> {

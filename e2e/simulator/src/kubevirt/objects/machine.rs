@@ -143,6 +143,12 @@ pub struct SimulatedKubeVirtMachineStatus {
     /// Requests to start or stop the machine, in their order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub state_change_requests: Vec<StateChangeRequest>,
+    /// The VirtualMachineSnapshot that is being taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot_in_progress: Option<String>,
+    /// The VirtualMachineRestore that replaces its volumes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restore_in_progress: Option<String>,
 }
 
 /// Starts that failed one after another.

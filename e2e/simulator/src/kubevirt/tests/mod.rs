@@ -9,6 +9,7 @@ mod machines;
 mod run_strategies;
 mod server;
 mod sizing;
+mod states;
 mod statuses;
 mod volumes;
 

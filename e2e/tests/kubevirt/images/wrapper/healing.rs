@@ -1,8 +1,6 @@
 //! What a wrapper does if its image, its machine or its disk is lost, and if another client has taken its
 //! name.
 
-use http::Method;
-
 use super::super::references::machine;
 use super::*;
 
@@ -16,7 +14,7 @@ fn a_deleted_machine_is_created_again_and_a_foreign_one_is_left_alone() {
         world.place.put(wrapper("taken", "debian")).await?;
         world.place.put(wrapper("web", "debian")).await?;
         let first = world.until_wrapped("web").await?;
-        world.delete(MACHINE.0, MACHINE.1, "web").await?;
+        world.place.delete(MACHINE.0, MACHINE.1, "web").await?;
         let former = &first["status"]["virtualMachine"]["uid"];
         world
             .until_wrapper("web", |wrapper| {
@@ -34,7 +32,7 @@ fn a_deleted_machine_is_created_again_and_a_foreign_one_is_left_alone() {
         let foreign = world.machine("taken").await?.context("the foreign machine is gone")?;
         ensure!(foreign["metadata"]["ownerReferences"].is_null(), "{foreign}");
         ensure!(foreign["metadata"]["annotations"]["vmpool.dev/applied-template"].is_null(), "{foreign}");
-        world.delete(MACHINE.0, MACHINE.1, "taken").await?;
+        world.place.delete(MACHINE.0, MACHINE.1, "taken").await?;
         world.until_wrapped("taken").await.map(drop)
     });
 }
@@ -45,11 +43,11 @@ fn a_wrapper_holds_its_image_and_does_not_use_one_that_is_being_deleted() {
         world.place.put(blank("debian")).await?;
         world.place.put(wrapper("first", "debian")).await?;
         let first = world.until_wrapped("first").await?;
-        world.delete(API_VERSION, "VMDiskImage", "debian").await?;
+        world.place.delete(API_VERSION, "VMDiskImage", "debian").await?;
         let blocked = |image: &Value| condition(image, "DeletionBlocked")["reason"] == "InUse";
         world.until("debian", blocked).await?;
         // The bound one still gets a machine from it,
-        world.delete(MACHINE.0, MACHINE.1, "first").await?;
+        world.place.delete(MACHINE.0, MACHINE.1, "first").await?;
         let former = first["status"]["virtualMachine"]["uid"].clone();
         world.until_machine("first", |machine| machine["metadata"]["uid"] != former).await?;
         world.until_wrapped("first").await?;
@@ -62,7 +60,7 @@ fn a_wrapper_holds_its_image_and_does_not_use_one_that_is_being_deleted() {
         ensure!(world.machine("second").await?.is_none());
         // When the last reference is gone, then the image is deleted, and the other wrapper creates its
         // successor.
-        world.delete(WRAPPER.0, WRAPPER.1, "first").await?;
+        world.place.delete(WRAPPER.0, WRAPPER.1, "first").await?;
         let second = world.until_wrapped("second").await?;
         let uid = |wrapper: &Value| wrapper["status"]["vmDiskImage"]["uid"].clone();
         ensure!(uid(&second) != uid(&first), "{second}");
@@ -77,8 +75,8 @@ fn a_provisioned_wrapper_stays_ready_without_its_image_and_creates_it_again() {
         world.place.put(wrapper("waits", "debian")).await?;
         world.until_wrapped("waits").await?;
         let release = json!({ "metadata": { "annotations": { "vmpool.dev/force-release": "true" } } });
-        world.patch(API_VERSION, "VMDiskImage", "debian", &release).await?;
-        world.delete(API_VERSION, "VMDiskImage", "debian").await?;
+        world.place.patch(API_VERSION, "VMDiskImage", "debian", &release).await?;
+        world.place.delete(API_VERSION, "VMDiskImage", "debian").await?;
         let lost = world.until_image_reason("waits", "ImageNotFound").await?;
         ensure!(lost["status"]["phase"] == "Ready", "{lost}");
         ensure!(lost["status"]["vmDiskImage"].is_null(), "{lost}");
@@ -104,7 +102,7 @@ fn a_disk_whose_clone_failed_is_made_again_before_the_machine_has_started() {
         let disk = async || world.place.object(VOLUME.0, VOLUME.1, "web-root").await;
         let first = world.place.until_object(VOLUME.0, VOLUME.1, "web-root", |_| true).await?;
         let fails = json!({ "metadata": { "annotations": { "simulator.vmpool.dev/hold-phase": "Failed" } } });
-        world.patch(VOLUME.0, VOLUME.1, "web-root", &fails).await?;
+        world.place.patch(VOLUME.0, VOLUME.1, "web-root", &fails).await?;
         let kicked = world.until_wrapper("web", |wrapper| wrapper["status"]["kicks"] == 1).await?;
         ensure!(kicked["status"]["machineStarted"] == false, "{kicked}");
         world.until_reasons("web", &["Kicked"]).await?;
@@ -116,10 +114,9 @@ fn a_disk_whose_clone_failed_is_made_again_before_the_machine_has_started() {
         // From now on the disk contains data of the guest, and the controller never deletes it, also when the
         // time between two deletions has passed.
         let past = jiff::Timestamp::now().checked_sub(jiff::SignedDuration::from_hours(1))?;
-        let path = format!("{}/web/status", world.place.path(WRAPPER.0, WRAPPER.1)?);
         let status = json!({ "status": { "lastKickTime": past.to_string() } });
-        world.place.ask(Method::PATCH, &path, &status).await?;
-        world.patch(VOLUME.0, VOLUME.1, "web-root", &fails).await?;
+        world.place.patch(WRAPPER.0, WRAPPER.1, "web/status", &status).await?;
+        world.place.patch(VOLUME.0, VOLUME.1, "web-root", &fails).await?;
         world
             .place
             .until_object(VOLUME.0, VOLUME.1, "web-root", |disk| disk["status"]["phase"] == "Failed")
@@ -148,8 +145,10 @@ fn a_disk_whose_clone_never_begins_is_made_again_three_times() {
             Ok(past.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
         };
         let status = async |(api_version, kind): (&str, &str), name: &str, status: &Value| {
-            let path = format!("{}/{name}/status", world.place.path(api_version, kind)?);
-            world.place.ask(Method::PATCH, &path, &json!({ "status": status })).await
+            world
+                .place
+                .patch(api_version, kind, &format!("{name}/status"), &json!({ "status": status }))
+                .await
         };
         let running =
             |disk: &Value| condition(disk, "Running")["message"].to_string().contains("doesn't exist");
@@ -160,7 +159,7 @@ fn a_disk_whose_clone_never_begins_is_made_again_three_times() {
                 disk["metadata"]["uid"] != former && disk["status"]["phase"] == "CloneScheduled"
             };
             world.place.until_object(VOLUME.0, VOLUME.1, "web-root", is_other).await?;
-            world.patch(VOLUME.0, VOLUME.1, "web-root", &stuck).await?;
+            world.place.patch(VOLUME.0, VOLUME.1, "web-root", &stuck).await?;
             let disk = world.place.until_object(VOLUME.0, VOLUME.1, "web-root", running).await?;
             former = disk["metadata"]["uid"].clone();
             // then nothing happens before five minutes are over,
@@ -197,7 +196,7 @@ fn a_disk_whose_clone_never_begins_is_made_again_three_times() {
         let goes_on = json!({ "metadata": { "annotations": {
             "simulator.vmpool.dev/hold-phase": null, "simulator.vmpool.dev/import-message": null,
         } } });
-        world.patch(VOLUME.0, VOLUME.1, "web-root", &goes_on).await?;
+        world.place.patch(VOLUME.0, VOLUME.1, "web-root", &goes_on).await?;
         world.until_wrapped("web").await?;
         world.is_settled().await
     });
@@ -217,7 +216,7 @@ fn a_lost_disk_of_a_started_machine_is_reported() {
         // A leader that has never seen the former disk reports it, too.
         world.controller.kill();
         let former = world.place.object(VOLUME.0, VOLUME.1, "web-root").await?.context("no disk")?;
-        world.delete(VOLUME.0, VOLUME.1, "web-root").await?;
+        world.place.delete(VOLUME.0, VOLUME.1, "web-root").await?;
         let is_other = |disk: &Value| disk["metadata"]["uid"] != former["metadata"]["uid"];
         world.place.until_object(VOLUME.0, VOLUME.1, "web-root", is_other).await?;
         world.controller.restart().await?;

@@ -45,7 +45,7 @@ fn a_bound_wrapper_and_a_terminating_image_do_not_wait_for_each_other() {
         place.put(blank("debian")).await?;
         place.put(wrapper("web", "debian")).await?;
         let first = world.until_wrapped("web").await?;
-        world.delete(API_VERSION, "VMDiskImage", "debian").await?;
+        world.place.delete(API_VERSION, "VMDiskImage", "debian").await?;
         let blocked = |image: &Value| condition(image, "DeletionBlocked")["reason"] == "InUse";
         world.until("debian", blocked).await?;
         // when the webhook refuses new references, also with a copied owner reference,
@@ -56,12 +56,12 @@ fn a_bound_wrapper_and_a_terminating_image_do_not_wait_for_each_other() {
         let refusal = attempt.err().context("a copied owner reference makes a new reference")?;
         ensure!(refusal.message.contains("rule V5"), "{}", refusal.message);
         // then the controller still creates a machine that a user deletes.
-        world.delete(MACHINE.0, MACHINE.1, "web").await?;
+        world.place.delete(MACHINE.0, MACHINE.1, "web").await?;
         let former = first["status"]["virtualMachine"]["uid"].clone();
         world.until_machine("web", |machine| machine["metadata"]["uid"] != former).await?;
         world.until_wrapped("web").await?;
         // When the wrapper is deleted, the image goes, too.
-        world.delete(WRAPPER.0, WRAPPER.1, "web").await?;
+        world.place.delete(WRAPPER.0, WRAPPER.1, "web").await?;
         world.until_gone(API_VERSION, "VMDiskImage", "debian").await?;
         drop(world);
         installation.stop().await?;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::{SECOND, count};
+use super::super::{SECOND, count_patches, is_patch};
 use super::{MINUTE, PREFIX, annotation, device, events, kept, names, run, shows, world};
 use crate::testing::{Fate, JSON_PATCH, LeaderWorld, MERGE_PATCH, Refusal};
 
@@ -178,9 +178,9 @@ async fn a_released_machine_keeps_its_disk_after_a_failed_transfer() {
     // The machine kept its markers while the pool owned it; otherwise no client would have updated it again.
     let log = world.server.take_log();
     let handed = log.iter().rposition(|call| call.is(MERGE_PATCH, "virtualdisks")).unwrap();
-    let released = log.iter().position(|call| call.is(MERGE_PATCH, "virtualmachines")).unwrap();
+    let released = log.iter().position(|call| is_patch(call, "virtualmachines")).unwrap();
     assert!(handed < released);
-    assert_eq!(count(&log, MERGE_PATCH, "virtualmachines"), 1);
+    assert_eq!(count_patches(&log, "virtualmachines"), 1);
     shows(&world, "vmpool_failures_total{reason=\"FailedRepair\"} 2");
 }
 
