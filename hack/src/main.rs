@@ -61,15 +61,15 @@ enum Command {
     /// Check the page of `kubectl vmpool dashboard` in a Chromium from $CHROMIUM or $PATH, and write
     /// screenshots of it
     Dashboard(dashboard::DashboardOptions),
-    /// Build the documentation as a site, into target/site/book, with the mdBook of $PATH or one that is
-    /// built once
-    Site(site::SiteOptions),
     /// Run another program together with vmpool, and check that both work: Prometheus, cert-manager, KEDA
     Integration {
         /// The other program
         #[arg(value_enum)]
         which: Integration,
     },
+    /// Build the documentation as a site, into target/site/book, with the mdBook of $PATH or one that is
+    /// built once
+    Site(site::SiteOptions),
     /// Look for ignored tests, files that no module declares, forbidden dependencies, import cycles, and
     /// words that hide the actor
     Hygiene,
@@ -127,8 +127,8 @@ fn run(cli: &Cli) -> Result<()> {
         }
         Command::Alerts => alerts::test_alerts(&workspace),
         Command::Dashboard(options) => dashboard::check_dashboard(&workspace, options),
-        Command::Site(options) => site::build_site(&workspace, options),
         Command::Integration { which } => integration::run_integration(&workspace, *which),
+        Command::Site(options) => site::build_site(&workspace, options),
         Command::Hygiene => verify::verify_hygiene(&workspace),
         Command::Dependencies => verify::verify_dependencies(&workspace),
         Command::Sbom(options) => sbom::write_software_bills(&workspace, options),

@@ -70,14 +70,14 @@ impl Workspace {
         self.target.join("dashboard")
     }
 
-    /// The folder of the documentation as a site.
-    pub(crate) fn site(&self) -> PathBuf {
-        self.target.join("site")
-    }
-
     /// The folder of integrations: logs and data of the programs.
     pub(crate) fn integration(&self) -> PathBuf {
         self.target.join("integration")
+    }
+
+    /// The folder of the documentation as a site.
+    pub(crate) fn site(&self) -> PathBuf {
+        self.target.join("site")
     }
 
     /// The folder of mutation builds.

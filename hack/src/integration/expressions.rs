@@ -24,10 +24,7 @@ pub(super) fn find_selectors(expression: &str) -> BTreeSet<String> {
 fn find_selector_end(text: &str) -> usize {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let name = text.find(|letter| !is_part(letter)).unwrap_or(text.len());
-    match text[name..].starts_with('{') {
-        true => text.find('}').map_or(text.len(), |brace| brace + 1),
-        false => name,
-    }
+    if text[name..].starts_with('{') { text.find('}').map_or(text.len(), |brace| brace + 1) } else { name }
 }
 
 /// The labels by which an expression groups, without the one of histograms.

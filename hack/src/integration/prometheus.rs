@@ -21,12 +21,13 @@ use crate::workspace::{Workspace, run_command};
 const DEADLINE: Duration = Duration::from_mins(5);
 
 /// Series that need a failure or a program that the playground does not have, with the reason.
-const ABSENT: [(&str, &str); 8] = [
+const ABSENT: [(&str, &str); 9] = [
     (r#"vmpool_pool_blocked{reason="StatusDisputed"}"#, "no second controller writes the status of pools"),
     (r#"vmpool_api_requests_total{code="429"}"#, "the API server throttles no request"),
     ("kube_deployment_", "the playground has no kube-state-metrics"),
     ("vmpool_instancetype_deletion_blocked", "every machine has a copy of its instance type"),
     ("vmpool_pool_preserved_volumes", "no machine leaves a volume behind"),
+    ("vmpool_autoscaler_", "the feature gate PoolAutoscaler is off"),
     ("vmpool_pool_provisioning", "the feature gate ProvisioningLimit is off"),
     ("vmpool_wrapper_kicks_total", "every clone begins"),
     ("vmpool_wrapper_disk_recreated_total", "no disk of a wrapper is lost"),

@@ -162,8 +162,7 @@ impl KedaSetup {
 
 fn wait_for_service(playground: &Playground) -> Result<()> {
     let begun = Instant::now();
-    let path = format!("/apis/{}", "external.metrics.k8s.io/v1beta1");
-    while let Err(error) = playground.kubectl(&["get", "--raw", &path]) {
+    while let Err(error) = playground.kubectl(&["get", "--raw", "/apis/external.metrics.k8s.io/v1beta1"]) {
         if begun.elapsed() > START_DEADLINE {
             bail!("KEDA's metrics server is not available: {error:#}");
         }

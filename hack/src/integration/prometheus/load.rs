@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::super::playground::Playground;
 use super::super::process::PausedProcesses;
@@ -75,10 +75,10 @@ fn stop_services(workspace: &Workspace, playground: &Playground) -> Result<()> {
 pub(super) fn run_round(workspace: &Workspace, playground: &Playground, round: u32) -> Result<()> {
     let (up, down) = ("--replicas=4", "--replicas=2");
     let body = workspace.path("docs/examples/kubevirt/machine.json").display().to_string();
+    import_image(workspace, playground)?;
     playground.kubectl(&["scale", DVP_POOL, up])?;
-    playground.kubectl(&["scale", RETAINED_POOL, if round % 2 == 0 { down } else { up }])?;
-    let name = format!("job-{round}");
-    let id = format!("--id={name}");
+    playground.kubectl(&["scale", RETAINED_POOL, if round.is_multiple_of(2) { down } else { up }])?;
+    let id = format!("--id=job-{round}");
     playground.kubectl(&["vmpool", "claim", KUBEVIRT_POOL, &id, "--for=1h", "--wait=60s"])?;
     playground.kubectl(&["replace", "--raw", EXPANSION, "--filename", &body])?;
     playground.kubectl(&["wait", DVP_POOL, "--for=jsonpath={.status.readyReplicas}=4", "--timeout=60s"])?;
@@ -86,8 +86,15 @@ pub(super) fn run_round(workspace: &Workspace, playground: &Playground, round: u
     playground.kubectl(&["vmpool", "remove", DVP_POOL, &machine])?;
     playground.kubectl(&["scale", DVP_POOL, down])?;
     thread::sleep(Duration::from_secs(8));
-    playground.kubectl(&["vmpool", "release", KUBEVIRT_POOL, &id, "--then=replace"])?;
-    Ok(())
+    playground.kubectl(&["vmpool", "release", KUBEVIRT_POOL, &id, "--then=replace"]).map(drop)
+}
+
+/// The duration of an import is a rate over some seconds, so each round needs an import.
+fn import_image(workspace: &Workspace, playground: &Playground) -> Result<()> {
+    let file = "hack/integration/image.yaml";
+    let path = workspace.path(file).display().to_string();
+    playground.kubectl(&["delete", "--ignore-not-found", "--timeout=60s", "--filename", &path])?;
+    apply_file(workspace, playground, file)
 }
 
 /// A machine of the pool of DVP.
@@ -96,5 +103,5 @@ fn find_machine(playground: &Playground) -> Result<String> {
     let names = playground.kubectl(&machines)?;
     let name = names.lines().filter_map(|line| line.rsplit('/').next());
     let mut of_pool = name.filter(|name| name.starts_with("quickstart-"));
-    of_pool.next().map(str::to_owned).ok_or_else(|| anyhow::anyhow!("the pool has no machine"))
+    of_pool.next().map(str::to_owned).context("the pool has no machine")
 }
