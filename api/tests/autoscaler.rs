@@ -1,4 +1,5 @@
-//! The type of `vmpool_api::autoscaler` reads the accepted sample manifests and writes them back without loss.
+//! The type of `vmpool_api::autoscaler` reads the accepted sample manifests and writes them back without
+//! loss.
 
 use std::path::Path;
 

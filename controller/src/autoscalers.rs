@@ -9,8 +9,8 @@
 //! ```
 //!
 //! An autoscaler reads pools through the [`PoolHub`], which the leadership of each platform serves. A raise
-//! uses the version of the pool in the cache. A lowering is decided again on live reads of the pool and of its
-//! machines. Both are writes of `/scale` with the version that was read, so that no change of a client is
+//! uses the version of the pool in the cache. A lowering is decided again on live reads of the pool and of
+//! its machines. Both are writes of `/scale` with the version that was read, so that no change of a client is
 //! lost. Pools with the policy Explicit shrink through targeted removal.
 //!
 //! Layers, from the lowest: `pool_facts`; `hub`; `source`, `store`; `context`; `decide`; `apply`, `report`;

@@ -13,9 +13,10 @@
 //!
 //! # Layers
 //!
-//! Each controller has a folder: `pools`, `images`, `autoscalers`, and `copies` for the copies and the protection of
-//! instance types. Their docs list the layers inside. A file imports only files of lower layers, or files of
-//! its own layer that do not import it. The files have no import cycle. From the lowest layer:
+//! Each controller has a folder: `pools`, `images`, `autoscalers`, and `copies` for the copies and the
+//! protection of instance types. Their docs list the layers inside. A file imports only files of lower
+//! layers, or files of its own layer that do not import it. The files have no import cycle. From the lowest
+//! layer:
 //!
 //! 1. `settings`, `plain_events`, `merge_patch`, and [`metrics`];
 //! 2. `pools`, without its leadership;

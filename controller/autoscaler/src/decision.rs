@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::demand::Demand;
 use crate::history::{DesiredHistory, Moment};
-use crate::limits::{Limits, LimitsInEffect};
+use crate::limits::{LimitsInEffect, ReplicaLimits};
 
 /// Which limit determines the number of machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct DesiredReplicas {
 }
 
 /// Computes how many machines the demand needs within the limits. Busy machines stay, also beyond `max`.
-pub fn compute_desired(limits: Limits, demand: Demand) -> DesiredReplicas {
+pub fn compute_desired(limits: ReplicaLimits, demand: Demand) -> DesiredReplicas {
     let free = limits.free.count(demand.busy);
     let wanted = demand.busy.saturating_add(demand.waiting).saturating_add(free);
     let limited = match wanted {

@@ -5,14 +5,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::demand::FreeMachines;
-use crate::schedule::Schedule;
+use crate::schedule::ScalingSchedule;
 
 /// The delay of an autoscaler that sets none.
 pub const DEFAULT_DELAY: Duration = Duration::from_mins(5);
 
 /// How many machines a pool has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ReplicaLimits {
     /// The smallest number, as long as it does not exceed `max`.
     pub min: u32,
     /// The largest number, as long as no more are busy.
@@ -38,11 +38,11 @@ pub struct AutoscalerSettings {
     /// The pool.
     pub pool: AutoscaledPool,
     /// The limits while no schedule is active.
-    pub limits: Limits,
+    pub limits: ReplicaLimits,
     /// How long fewer machines must be enough.
     pub delay: Duration,
     /// The schedules that can be read, in their order.
-    pub schedules: Vec<Schedule>,
+    pub schedules: Vec<ScalingSchedule>,
     /// Whether the autoscaler is paused.
     pub paused: bool,
     /// What cannot be read, for users.
@@ -55,7 +55,7 @@ pub struct AutoscalerSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitsInEffect {
     /// The limits.
-    pub limits: Limits,
+    pub limits: ReplicaLimits,
     /// The last schedule in the list that is active.
     pub schedule: Option<String>,
 }

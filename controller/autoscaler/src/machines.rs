@@ -29,7 +29,7 @@ pub enum PoolMachineState {
 
 /// The numbers of machines in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MachineCounts {
+pub struct DemandCounts {
     /// All machines.
     pub all: u32,
     /// Protected machines.
@@ -40,7 +40,7 @@ pub struct MachineCounts {
     pub provisioning: u32,
 }
 
-impl MachineCounts {
+impl DemandCounts {
     /// The numbers of these machines.
     pub fn of<'m>(machines: impl IntoIterator<Item = &'m PoolMachine>) -> Self {
         let mut counts = Self::default();

@@ -12,8 +12,8 @@ use vmpool_api::{GoDuration, IntOrPercent};
 use crate::MAX_SCHEDULES;
 use crate::cron::{CronError, CronExpression};
 use crate::demand::FreeMachines;
-use crate::limits::{AutoscaledPool, AutoscalerSettings, DEFAULT_DELAY, Limits};
-use crate::schedule::{LimitChanges, Schedule, find_time_zone};
+use crate::limits::{AutoscaledPool, AutoscalerSettings, DEFAULT_DELAY, ReplicaLimits};
+use crate::schedule::{LimitChanges, ScalingSchedule, find_time_zone};
 
 /// The longest delay of a lowering.
 pub const LONGEST_DELAY: Duration = Duration::from_hours(24);
@@ -71,7 +71,7 @@ pub fn read_autoscaler(object: &PoolAutoscaler) -> AutoscalerSettings {
     AutoscalerSettings {
         is_unusable: problems.iter().any(|problem| !problem.field.starts_with(SCHEDULES)),
         pool: read_pool_reference(&spec.pool_ref),
-        limits: Limits {
+        limits: ReplicaLimits {
             min: read_number(spec.min_replicas.unwrap_or(0)).unwrap_or(0),
             max: read_number(spec.max_replicas).unwrap_or(0),
             free: read_free(spec.free.as_ref()).ok().flatten().unwrap_or(FreeMachines::Machines(0)),
@@ -112,7 +112,7 @@ pub fn find_field_problems(spec: &PoolAutoscalerSpec) -> Vec<FieldProblem> {
 }
 
 /// Reads a schedule. The error names the first field that cannot be read.
-fn read_schedule(schedule: &PoolAutoscalerSchedules) -> Result<Schedule, FieldProblem> {
+fn read_schedule(schedule: &PoolAutoscalerSchedules) -> Result<ScalingSchedule, FieldProblem> {
     let named = |field: &str| {
         let field = field.to_owned();
         move |error| FieldProblem { field, error }
@@ -121,7 +121,7 @@ fn read_schedule(schedule: &PoolAutoscalerSchedules) -> Result<Schedule, FieldPr
     let start = CronExpression::parse(&schedule.start).map_err(FieldError::from);
     let allowed = SHORTEST_SCHEDULE..=LONGEST_SCHEDULE;
     let duration = parse_duration(&schedule.duration).filter(|duration| allowed.contains(duration));
-    Ok(Schedule {
+    Ok(ScalingSchedule {
         name: schedule.name.clone(),
         start: start.map_err(named("start"))?,
         duration: duration.ok_or(FieldError::Duration).map_err(named("duration"))?,

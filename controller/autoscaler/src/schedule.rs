@@ -1,8 +1,8 @@
 //! Schedules: times with other limits.
 //!
-//! A start is a local time of a time zone. If clocks are set forward over it, the schedule starts at the first
-//! instant after the gap. If clocks are set back, only the first of the two instants is a start. The duration
-//! is elapsed time.
+//! A start is a local time of a time zone. If clocks are set forward over it, the schedule starts at the
+//! first instant after the gap. If clocks are set back, only the first of the two instants is a start. The
+//! duration is elapsed time.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::demand::FreeMachines;
 
 /// A schedule that can be read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Schedule {
+pub struct ScalingSchedule {
     /// Its name.
     pub name: String,
     /// When it starts.
@@ -46,7 +46,7 @@ pub fn find_time_zone(name: &str) -> Option<TimeZone> {
     is_name.then(|| TimeZoneDatabase::bundled().get(name).ok()).flatten()
 }
 
-impl Schedule {
+impl ScalingSchedule {
     /// Whether the schedule is active at this time.
     pub fn is_active(&self, now: Timestamp) -> bool {
         let start = self.start.last_at_or_before(self.latest_local(now));

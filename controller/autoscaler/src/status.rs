@@ -7,7 +7,7 @@ use vmpool_api::conditions::autoscaler::{ACTIVE, CONFLICTING, LIMITED, READY, re
 
 use crate::conflict::Conflict;
 use crate::decision::{Explanation, LimitReached};
-use crate::machines::MachineCounts;
+use crate::machines::DemandCounts;
 
 /// The longest reason of a scale that the status has, in bytes.
 const LONGEST_REASON: usize = 1024;
@@ -45,18 +45,18 @@ pub struct AutoscalerReport {
     /// What cannot be read.
     pub problems: Vec<String>,
     /// What the pool has and needs; `None` if there is no pool.
-    pub pool: Option<PoolReport>,
+    pub pool: Option<ScaledPoolReport>,
     /// The last change of the replicas, if this pass made one.
     pub scaled: Option<LastScale>,
 }
 
 /// What the pool of an autoscaler has and needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolReport {
+pub struct ScaledPoolReport {
     /// The replicas that the pool requests.
     pub replicas: u32,
     /// Its machines.
-    pub counts: MachineCounts,
+    pub counts: DemandCounts,
     /// The numbers behind the decision.
     pub explanation: Explanation,
 }
@@ -189,7 +189,7 @@ fn active_condition(report: &AutoscalerReport) -> ConditionContent {
     ConditionContent { kind: ACTIVE, holds: false, reason, message: message.to_owned() }
 }
 
-fn limited_condition(pool: &PoolReport) -> ConditionContent {
+fn limited_condition(pool: &ScaledPoolReport) -> ConditionContent {
     let (holds, reason, message) = match pool.explanation.desired.limited {
         LimitReached::No => (false, reason::WITHIN_LIMITS, "the demand is between the limits"),
         LimitReached::Min => (true, reason::TOO_FEW_REPLICAS, "the demand is below minReplicas"),

@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 
 /// How long an entry counts after the last attempt of its claim, in seconds.
 pub const ENTRY_SECONDS: i64 = 30;
-/// An entry that ends later than this does not count, in seconds: the clock of its writer is wrong, or another
-/// client wrote it.
+/// An entry that ends later than this does not count, in seconds: the clock of its writer is wrong, or
+/// another client wrote it.
 pub const LONGEST_SECONDS: i64 = 60;
 /// The most entries of a pool.
 pub const MOST_ENTRIES: usize = 500;

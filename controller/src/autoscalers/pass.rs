@@ -6,7 +6,7 @@ use vmpool_api::ObjectKey;
 use vmpool_api::autoscaler::PoolAutoscaler;
 use vmpool_autoscaler::limits::AutoscalerSettings;
 use vmpool_autoscaler::read::read_autoscaler;
-use vmpool_autoscaler::status::{AutoscalerActivity, AutoscalerReport, LastScale, PoolReport};
+use vmpool_autoscaler::status::{AutoscalerActivity, AutoscalerReport, LastScale, ScaledPoolReport};
 use vmpool_kit::queue::Requeue;
 
 use super::apply::{AGAIN, Applied, ScaledPool, apply_decision};
@@ -94,7 +94,7 @@ async fn reconcile_scaled_pool(
         generation: object.metadata.generation,
         activity,
         problems: scaled.settings.problems.clone(),
-        pool: Some(PoolReport { replicas, counts: facts.counts(), explanation: decided.explanation }),
+        pool: Some(ScaledPoolReport { replicas, counts: facts.counts(), explanation: decided.explanation }),
         scaled: last,
     };
     end_pass(context, key, object, &report, next).await

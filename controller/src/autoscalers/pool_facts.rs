@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kube::Resource;
 use vmpool_api::annotations::WAITING_CLAIMS;
 use vmpool_autoscaler::demand::Demand;
-use vmpool_autoscaler::machines::{MachineCounts, PoolMachine, PoolMachineState, choose_removed_machines};
+use vmpool_autoscaler::machines::{DemandCounts, PoolMachine, PoolMachineState, choose_removed_machines};
 use vmpool_autoscaler::waiting::{WaitingClaimKey, WaitingClaims};
 use vmpool_engine::model::{MachineActivity, ScaleDownPolicy};
 use vmpool_engine::protection::{CLOCK_SKEW, Protection, time_after};
@@ -63,8 +63,8 @@ impl AutoscaledPoolFacts {
     }
 
     /// The numbers of its machines.
-    pub(super) fn counts(&self) -> MachineCounts {
-        MachineCounts::of(&self.machines)
+    pub(super) fn counts(&self) -> DemandCounts {
+        DemandCounts::of(&self.machines)
     }
 
     /// Whether targeted removal can remove a machine of it.

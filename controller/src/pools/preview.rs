@@ -40,8 +40,8 @@ pub struct Preview {
     pub disks: Vec<Arc<Disk>>,
     /// The writes of the next pass.
     pub next: Plan,
-    /// The writes if the disruption budget and provisioning had no limit: also those that the controller makes
-    /// later, in the same order.
+    /// The writes if the disruption budget and provisioning had no limit: also those that the controller
+    /// makes later, in the same order.
     pub later: Plan,
     /// The status that the controller would publish after a pass without writes.
     pub status: ComputedStatus,

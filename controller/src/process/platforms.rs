@@ -18,9 +18,9 @@ use crate::process::options::PlatformName;
 use crate::process::permitted::{wait_and_show_missing_right, wait_until_permitted};
 
 /// Reconciles the pools of these platforms, disk images, instance types, copies for single machines and
-/// autoscalers until `stop`, each while the cluster has the CustomResourceDefinitions, and if the settings say
-/// so, once the account has the rights. If a platform stops early, the leadership ends, so that the next leader
-/// starts with new caches.
+/// autoscalers until `stop`, each while the cluster has the CustomResourceDefinitions, and if the settings
+/// say so, once the account has the rights. If a platform stops early, the leadership ends, so that the next
+/// leader starts with new caches.
 ///
 /// The caller must hold the lease of `fence`, and must drop the future when the lease is lost.
 pub async fn lead_all(

@@ -364,9 +364,9 @@ impl SimulatedWorld {
     }
 
     /// When the last change happened, leases apart. It is now if a client still waits for a response, while a
-    /// machine of the pool is protected or drains, an image expires or the platform waits to start a machine again,
-    /// because the end of that time is a change. `creates` is whether the pool would create a machine: then
-    /// one that stopped to create tries again after a while.
+    /// machine of the pool is protected or drains, an image expires or the platform waits to start a machine
+    /// again, because the end of that time is a change. `creates` is whether the pool would create a machine:
+    /// then one that stopped to create tries again after a while.
     pub fn quiet_since(&self, creates: bool) -> Timestamp {
         if !self.callers.is_empty() {
             return self.now();

@@ -1,5 +1,5 @@
-//! I19: a machine with hooks is not removed, and not restarted by a rollout, before all hooks are released or the
-//! deadline of its drain has passed.
+//! I19: a machine with hooks is not removed, and not restarted by a rollout, before all hooks are released or
+//! the deadline of its drain has passed.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -15,8 +15,8 @@ const HOOK_PREFIX: &str = "drain.vmpool.dev/";
 /// The annotation with the id and the deadline of the drain.
 const MARK: &str = "vmpool.dev/draining";
 
-/// Running machines that were removed or restarted while a hook held them, although neither a forced removal nor
-/// a user removed them.
+/// Running machines that were removed or restarted while a hook held them, although neither a forced removal
+/// nor a user removed them.
 pub fn check_draining(history: &RecordedHistory, actions: &UserActions) -> Vec<Violation> {
     let mut timeline = Timeline::default();
     let mut found = Vec::new();
@@ -63,7 +63,8 @@ fn may_leave_undrained(
     actions.deleted.contains(uid) || pool_is_deleted || is_requested && !drains
 }
 
-/// Whether the guest of the machine runs, a hook is not released, and the deadline has not passed for any clock.
+/// Whether the guest of the machine runs, a hook is not released, and the deadline has not passed for any
+/// clock.
 pub fn is_held_by_hook(machine: &JsonObject, at: Timestamp, actions: &UserActions) -> bool {
     let mark = drain_mark(machine);
     let id = mark["id"].as_str();
@@ -71,8 +72,8 @@ pub fn is_held_by_hook(machine: &JsonObject, at: Timestamp, actions: &UserAction
     machine.is_running() && !has_passed && hook_values(machine).any(|value| Some(value) != id)
 }
 
-/// Whether a hook was released with the id of the present drain. The controller then replaces the machine if no
-/// other step takes it.
+/// Whether a hook was released with the id of the present drain. The controller then replaces the machine if
+/// no other step takes it.
 pub fn is_released_by_owner(machine: &JsonObject) -> bool {
     let mark = drain_mark(machine);
     mark["id"].as_str().is_some_and(|id| hook_values(machine).any(|value| value == id))

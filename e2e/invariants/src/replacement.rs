@@ -1,5 +1,5 @@
-//! Machines that the controller may replace although the pool has no surplus: those whose hooks released them,
-//! and in KubeVirt pools those that do not start, and those whose DataVolume templates have changed.
+//! Machines that the controller may replace although the pool has no surplus: those whose hooks released
+//! them, and in KubeVirt pools those that do not start, and those whose DataVolume templates have changed.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! What admission refuses: claims that the aggregated API did not write (the policy `vmpool-claims`), marks of
-//! drains that the controller did not write (`vmpool-drains`), and limits out of bounds.
+//! What admission refuses: claims that the aggregated API did not write (the policy `vmpool-claims`), marks
+//! of drains that the controller did not write (`vmpool-drains`), and limits out of bounds.
 
 use anyhow::{Result, ensure};
 use kube::Client;

@@ -80,7 +80,8 @@ fn automatic_restarts_stay_within_the_disruption_budget(#[case] platform: Tested
         pool.until_within(all_updated.and(ready_replicas(5)).and(pool_is_ready()), Duration::from_secs(90))
             .await?;
         let worst = worst_moment(world, &pool, "1Gi");
-        // KubeVirt copies the state of an instance to its machine later, so that a short restart may not show.
+        // KubeVirt copies the state of an instance to its machine later, so that a short restart may not
+        // show.
         let is_seen = platform == TestedPlatform::Dvp;
         ensure!(worst <= 1 && (worst == 1 || !is_seen), "{worst} machines were not running at the same time");
         pool.holds(ready_replicas(5), SETTLE).await?;

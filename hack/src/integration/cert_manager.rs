@@ -1,5 +1,5 @@
-//! cert-manager issues the certificates of webhook and apiserver on a one-node cluster, and rotates them while
-//! requests are served.
+//! cert-manager issues the certificates of webhook and apiserver on a one-node cluster, and rotates them
+//! while requests are served.
 
 use std::collections::BTreeMap;
 use std::fs;

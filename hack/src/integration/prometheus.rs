@@ -1,5 +1,5 @@
-//! Prometheus scrapes all programs of a playground, in which some failures happen. Every alert and every query
-//! of the dashboard must return data.
+//! Prometheus scrapes all programs of a playground, in which some failures happen. Every alert and every
+//! query of the dashboard must return data.
 
 mod load;
 mod queries;

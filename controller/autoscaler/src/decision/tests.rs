@@ -7,10 +7,10 @@ use rstest::rstest;
 use super::{Explanation, LimitReached, ScaleDecision, compute_desired, decide_scale};
 use crate::demand::{Demand, FreeMachines};
 use crate::history::{DesiredHistory, Moment};
-use crate::limits::Limits;
+use crate::limits::ReplicaLimits;
 
-fn limits(min: u32, max: u32, free: u32) -> Limits {
-    Limits { min, max, free: FreeMachines::Machines(free) }
+fn limits(min: u32, max: u32, free: u32) -> ReplicaLimits {
+    ReplicaLimits { min, max, free: FreeMachines::Machines(free) }
 }
 
 #[rstest]
@@ -24,7 +24,7 @@ fn limits(min: u32, max: u32, free: u32) -> Limits {
 #[case::exactly_max(limits(0, 10, 2), 8, 0, 10, LimitReached::No)]
 #[case::huge_numbers(limits(0, u32::MAX, u32::MAX), u32::MAX, u32::MAX, u32::MAX, LimitReached::No)]
 fn the_demand_needs_machines_within_the_limits(
-    #[case] limits: Limits,
+    #[case] limits: ReplicaLimits,
     #[case] busy: u32,
     #[case] waiting: u32,
     #[case] replicas: u32,
@@ -114,7 +114,7 @@ proptest! {
     fn the_desired_number_grows_with_the_demand(
         min in 0u32..20, max in 0u32..20, percent in 1u16..1000, busy in 0u32..50, waiting in 0u32..20,
     ) {
-        let limits = Limits { min, max, free: FreeMachines::Percent(percent) };
+        let limits = ReplicaLimits { min, max, free: FreeMachines::Percent(percent) };
         let desired = |busy, waiting| compute_desired(limits, Demand { busy, waiting }).replicas;
         prop_assert!(desired(busy + 1, waiting) >= desired(busy, waiting));
         prop_assert!(desired(busy, waiting + 1) >= desired(busy, waiting));

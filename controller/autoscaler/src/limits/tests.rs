@@ -3,21 +3,21 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{AutoscaledPool, AutoscalerSettings, DEFAULT_DELAY, Limits};
+use super::{AutoscaledPool, AutoscalerSettings, DEFAULT_DELAY, ReplicaLimits};
 use crate::cron::CronExpression;
 use crate::demand::FreeMachines;
-use crate::schedule::{LimitChanges, Schedule};
+use crate::schedule::{LimitChanges, ScalingSchedule};
 
-fn schedule(name: &str, start: &str, changes: LimitChanges) -> Schedule {
+fn schedule(name: &str, start: &str, changes: LimitChanges) -> ScalingSchedule {
     let start = CronExpression::parse(start).unwrap();
     let duration = Duration::from_hours(2);
-    Schedule { name: name.to_owned(), start, duration, zone: TimeZone::UTC, changes }
+    ScalingSchedule { name: name.to_owned(), start, duration, zone: TimeZone::UTC, changes }
 }
 
 fn settings() -> AutoscalerSettings {
     AutoscalerSettings {
         pool: AutoscaledPool { group: String::new(), kind: String::new(), name: "p".to_owned() },
-        limits: Limits { min: 1, max: 10, free: FreeMachines::Machines(2) },
+        limits: ReplicaLimits { min: 1, max: 10, free: FreeMachines::Machines(2) },
         delay: DEFAULT_DELAY,
         schedules: vec![
             schedule("first", "0 8 * * *", LimitChanges { min: Some(5), max: Some(7), free: None }),
@@ -42,7 +42,7 @@ fn without_an_active_schedule_the_limits_of_the_autoscaler_apply() {
 #[test]
 fn the_last_listed_active_schedule_wins_field_by_field() {
     let effect = settings().limits_at(at("2026-11-27T09:30:00Z"));
-    assert_eq!(effect.limits, Limits { min: 6, max: 7, free: FreeMachines::Machines(2) });
+    assert_eq!(effect.limits, ReplicaLimits { min: 6, max: 7, free: FreeMachines::Machines(2) });
     assert_eq!(effect.schedule.as_deref(), Some("last"));
 }
 

@@ -1,7 +1,7 @@
 use jiff::Timestamp;
 use vmpool_api::ObjectId;
 
-use super::{MachineCounts, PoolMachine, PoolMachineState, choose_removed_machines};
+use super::{DemandCounts, PoolMachine, PoolMachineState, choose_removed_machines};
 
 fn machine(name: &str, created: i64, state: PoolMachineState) -> PoolMachine {
     PoolMachine { id: ObjectId::new(name, name), created: Timestamp::from_second(created).unwrap(), state }
@@ -35,6 +35,6 @@ fn a_busy_machine_and_a_restarting_one_never_leave() {
 
 #[test]
 fn each_machine_counts_in_its_state() {
-    let counts = MachineCounts::of(&machines());
-    assert_eq!(counts, MachineCounts { all: 6, busy: 1, free: 2, provisioning: 2 });
+    let counts = DemandCounts::of(&machines());
+    assert_eq!(counts, DemandCounts { all: 6, busy: 1, free: 2, provisioning: 2 });
 }

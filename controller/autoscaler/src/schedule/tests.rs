@@ -4,11 +4,11 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use rstest::rstest;
 
-use super::{LimitChanges, Schedule, find_time_zone};
+use super::{LimitChanges, ScalingSchedule, find_time_zone};
 use crate::cron::CronExpression;
 
-fn schedule(start: &str, minutes: u64, zone: &str) -> Schedule {
-    Schedule {
+fn schedule(start: &str, minutes: u64, zone: &str) -> ScalingSchedule {
+    ScalingSchedule {
         name: "sample".to_owned(),
         start: CronExpression::parse(start).unwrap(),
         duration: Duration::from_mins(minutes),

@@ -5,12 +5,12 @@ use proptest::prelude::*;
 
 use super::{LONGEST_REPLAY, RecordedClaim, ReplayError, render_svg, replay_demand};
 use crate::demand::FreeMachines;
-use crate::limits::{AutoscaledPool, AutoscalerSettings, Limits};
+use crate::limits::{AutoscaledPool, AutoscalerSettings, ReplicaLimits};
 
 fn settings(max: u32, free: u32) -> AutoscalerSettings {
     AutoscalerSettings {
         pool: AutoscaledPool { group: String::new(), kind: String::new(), name: "p".to_owned() },
-        limits: Limits { min: 0, max, free: FreeMachines::Machines(free) },
+        limits: ReplicaLimits { min: 0, max, free: FreeMachines::Machines(free) },
         delay: Duration::from_mins(5),
         schedules: Vec::new(),
         paused: false,

@@ -3,23 +3,23 @@ use rstest::rstest;
 use vmpool_api::autoscaler::PoolAutoscalerStatus;
 use vmpool_api::conditions::find_condition;
 
-use super::{AutoscalerActivity, AutoscalerReport, LastScale, PoolReport, render_status};
+use super::{AutoscalerActivity, AutoscalerReport, LastScale, ScaledPoolReport, render_status};
 use crate::conflict::Conflict;
 use crate::decision::{Explanation, compute_desired};
 use crate::demand::{Demand, FreeMachines};
-use crate::limits::Limits;
-use crate::machines::MachineCounts;
+use crate::limits::ReplicaLimits;
+use crate::machines::DemandCounts;
 
 fn report(activity: AutoscalerActivity) -> AutoscalerReport {
     let demand = Demand { busy: 4, waiting: 1 };
-    let desired = compute_desired(Limits { min: 0, max: 6, free: FreeMachines::Machines(2) }, demand);
+    let desired = compute_desired(ReplicaLimits { min: 0, max: 6, free: FreeMachines::Machines(2) }, demand);
     AutoscalerReport {
         generation: Some(3),
         activity,
         problems: Vec::new(),
-        pool: Some(PoolReport {
+        pool: Some(ScaledPoolReport {
             replicas: 5,
-            counts: MachineCounts { all: 5, busy: 4, free: 0, provisioning: 1 },
+            counts: DemandCounts { all: 5, busy: 4, free: 0, provisioning: 1 },
             explanation: Explanation { demand, desired, schedule: Some("morning".to_owned()) },
         }),
         scaled: None,

@@ -63,7 +63,7 @@ pub struct DrainMark {
 impl DrainMark {
     /// The mark of a drain that begins now.
     pub fn begin(machine: &Uid, reason: DrainReason, now: Timestamp, timeout: Duration) -> Self {
-        let id = format!("{:016x}", identity(machine, now));
+        let id = format!("{:016x}", drain_number(machine, now));
         Self { id, reason, since: now, deadline: time_after(now, timeout) }
     }
 
@@ -84,15 +84,15 @@ impl DrainMark {
         self.deadline.min(time_after(self.since.min(now), timeout))
     }
 
-    /// Whether no controller wrote it: it began further in the future than two clocks may differ. Its deadline
-    /// would move with the time, so the controller writes another mark.
+    /// Whether no controller wrote it: it began further in the future than two clocks may differ. Its
+    /// deadline would move with the time, so the controller writes another mark.
     pub(crate) fn is_forged(&self, now: Timestamp) -> bool {
         self.since > time_after(now, CLOCK_SKEW)
     }
 }
 
 /// A number that differs between two drains of one machine.
-fn identity(machine: &Uid, now: Timestamp) -> u64 {
+fn drain_number(machine: &Uid, now: Timestamp) -> u64 {
     let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let time = now.as_nanosecond().to_be_bytes();
     machine.as_str().bytes().chain(time).fold(0xcbf2_9ce4_8422_2325, hash)

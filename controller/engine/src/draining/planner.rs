@@ -26,6 +26,11 @@ pub(crate) struct DrainPlanner<'a> {
     begun: Vec<PoolAction>,
 }
 
+/// Plans the drains that begin, and ends those whose step is not taken any more.
+pub(crate) fn plan_drains(drains: DrainPlanner<'_>, plan: &mut Plan) {
+    drains.plan(plan);
+}
+
 impl<'a> DrainPlanner<'a> {
     pub(crate) fn new(observed: &'a ObservedPool<'a>) -> Self {
         Self { observed, chosen: BTreeSet::new(), begun: Vec::new() }
@@ -80,8 +85,7 @@ impl<'a> DrainPlanner<'a> {
         plan.finished_drains.push(FinishedDrain { machine: machine.id.name.clone(), hooks, lasted });
     }
 
-    /// Plans the drains that begin, and ends those whose step is not taken any more.
-    pub(crate) fn plan_drains(mut self, plan: &mut Plan) {
+    fn plan(mut self, plan: &mut Plan) {
         let observed = self.observed;
         let leaving: BTreeSet<Uid> = plan.leaving().cloned().collect();
         let ended: Vec<&Arc<Machine>> = observed
@@ -108,7 +112,8 @@ impl<'a> DrainPlanner<'a> {
     fn has_ended(&self, machine: &Machine) -> bool {
         let observed = self.observed;
         let Some(mark) = machine.drain_mark() else { return false };
-        // A reservation is accepted or expires within seconds. A correction of the pool can restore the reason.
+        // A reservation is accepted or expires within seconds. A correction of the pool can restore the
+        // reason.
         let is_open = observed.pool.record.is_accepted(&machine.id.uid)
             || observed.pool.record.reserved().any(|target| target.uid == machine.id.uid)
             || !observed.pool.validation_errors.is_empty();
@@ -123,8 +128,8 @@ impl<'a> DrainPlanner<'a> {
         }
     }
 
-    /// Deletes machines that their hooks released although no step follows any more. The pool creates others in
-    /// their place, within the disruption budget. A machine still waits for its other hooks.
+    /// Deletes machines that their hooks released although no step follows any more. The pool creates others
+    /// in their place, within the disruption budget. A machine still waits for its other hooks.
     fn replace_released_machines(&mut self, released: Vec<&'a Arc<Machine>>, plan: &mut Plan) {
         let observed = self.observed;
         let live = observed.pool_machines().filter(|machine| !machine.terminating).count();
@@ -170,7 +175,8 @@ impl<'a> DrainPlanner<'a> {
     }
 }
 
-/// Whether the rollout still has to restart the machine, or to record that it did. A paused rollout continues.
+/// Whether the rollout still has to restart the machine, or to record that it did. A paused rollout
+/// continues.
 fn needs_rollout(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     let (pool, rollout) = (observed.pool, &observed.pool.rollout);
     if rollout.disabled || rollout.restarts == Restarts::ByUser || !rollout.selection.includes(machine) {

@@ -105,8 +105,8 @@ pub struct Instance {
     pub live: LiveParts,
     /// Why its guest does not have all of its spec yet, in the words of the platform; `None` if it has.
     pub pending_update: Option<Arc<str>>,
-    /// Whether its guest has shut down by itself. The platform keeps such an instance until the machine starts
-    /// again or is deleted.
+    /// Whether its guest has shut down by itself. The platform keeps such an instance until the machine
+    /// starts again or is deleted.
     pub ended: bool,
     /// Whether its guest runs and is ready.
     pub ready: bool,
@@ -299,8 +299,8 @@ impl Machine {
         self.draining.as_ref()?.mark.as_ref()
     }
 
-    /// Whether its guest runs, or has run, and a hook holds up its deletion and its restart: its drain has not begun, or
-    /// waits. `timeout` is the setting of its pool.
+    /// Whether its guest runs, or has run, and a hook holds up its deletion and its restart: its drain has
+    /// not begun, or waits. `timeout` is the setting of its pool.
     pub fn must_drain(&self, now: Timestamp, timeout: Duration) -> bool {
         let holds = |draining: &Draining| {
             !draining.hooks.is_empty()
@@ -334,8 +334,8 @@ impl Machine {
         self.activity == MachineActivity::Stopped && self.instance.is_none()
     }
 
-    /// Whether its deletion stops no guest: a user has stopped it, or its guest has shut down by itself and the
-    /// platform does not start it again.
+    /// Whether its deletion stops no guest: a user has stopped it, or its guest has shut down by itself and
+    /// the platform does not start it again.
     pub(crate) fn runs_no_guest(&self) -> bool {
         let has_ended = self.instance.as_ref().is_some_and(|instance| instance.ended);
         self.is_off() || self.activity == MachineActivity::Stopped && has_ended

@@ -552,8 +552,8 @@ impl Pool {
         self.rollout.paused || self.revision.held
     }
 
-    /// Whether an update to the current revision may make the platform restart the guest of the machine without
-    /// an approval.
+    /// Whether an update to the current revision may make the platform restart the guest of the machine
+    /// without an approval.
     pub fn may_restart_for_update(&self, machine: &Machine) -> bool {
         let keeps_guest = || {
             matches!(

@@ -80,7 +80,7 @@ pub fn plan_pass(observed: &ObservedPool<'_>) -> Plan {
     create::plan_creates(observed, &mut free_disks, repairs, &mut plan);
     rollout::plan_rollout(observed, &mut free_disks, &mut drains, &mut plan);
     restart::plan_restarts(observed, &mut drains, &mut plan);
-    drains.plan_drains(&mut plan);
+    draining::plan_drains(drains, &mut plan);
     loss_limits::keep_irreplaceable(observed, &mut plan);
     loss_limits::limit_disks(observed, &mut plan);
     disk_collection::plan_disk_collection(observed, &free_disks, &mut plan);

@@ -97,10 +97,10 @@ impl Plan {
         })
     }
 
-    /// Whether the plan deletes surplus machines, or begins to drain them. If so, the controller must first list the machines live,
-    /// call [`PoolSnapshot::count_live`](super::PoolSnapshot::count_live) and plan again. Otherwise a machine
-    /// that another client has just deleted, and that the snapshot still shows, would count as one that
-    /// stays.
+    /// Whether the plan deletes surplus machines, or begins to drain them. If so, the controller must first
+    /// list the machines live, call [`PoolSnapshot::count_live`](super::PoolSnapshot::count_live) and plan
+    /// again. Otherwise a machine that another client has just deleted, and that the snapshot still shows,
+    /// would count as one that stays.
     pub fn deletes_surplus(&self) -> bool {
         let mut actions = self.actions.iter();
         actions.any(|action| {

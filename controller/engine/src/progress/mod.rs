@@ -1,8 +1,8 @@
 //! The progress deadline: how long a pool may make no progress before its status says that a user must look.
 //!
 //! Progress is a [`PoolDistance`] from the spec that is smaller than any since the clock began: more machines
-//! exist, fewer are surplus, more are ready, more are up to date, or a repeated write succeeds. A machine that
-//! starts and crashes again, or that autohealing replaces again and again, is no progress.
+//! exist, fewer are surplus, more are ready, more are up to date, or a repeated write succeeds. A machine
+//! that starts and crashes again, or that autohealing replaces again and again, is no progress.
 //!
 //! ```text
 //!  settled, paused, or only waiting        the distance is smaller than before

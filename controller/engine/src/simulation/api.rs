@@ -305,8 +305,8 @@ impl Api {
     /// Deletes a target of a removal, or a surplus machine. I1 and I6: a surplus machine is deleted only
     /// while the live machines that are not targets exceed the planned count. I5: never in an Explicit pool.
     /// A plan cannot know what other clients removed meanwhile; a late request counts as one of them. I12: a
-    /// machine that is not a target is deleted at the version `planned`, at which it was not protected. I19: at
-    /// that version, no hook held it up.
+    /// machine that is not a target is deleted at the version `planned`, at which it was not protected. I19:
+    /// at that version, no hook held it up.
     pub(super) fn delete(
         &mut self,
         id: &ObjectId,

@@ -1,7 +1,7 @@
 //! Hooks of machines: their owners, the marks of the controller, and what a drain guarantees.
 //!
-//! An owner may be slow or exit: then it does nothing until the deadline. It may release the hook with the id of
-//! the present drain or of an earlier one, remove it, or set it again.
+//! An owner may be slow or exit: then it does nothing until the deadline. It may release the hook with the id
+//! of the present drain or of an earlier one, remove it, or set it again.
 
 use std::sync::Arc;
 
@@ -86,8 +86,8 @@ impl Api {
         self.change(id, remove_mark)
     }
 
-    /// Deletes a machine that its hooks released and that no step takes. I1 allows it, because the pool creates
-    /// another one.
+    /// Deletes a machine that its hooks released and that no step takes. I1 allows it, because the pool
+    /// creates another one.
     pub(super) fn replace(
         &mut self,
         id: &ObjectId,
@@ -111,7 +111,8 @@ impl Api {
         Ok(self.change(id, |machine| machine.terminating = true))
     }
 
-    /// I19: the guest of a machine with hooks is stopped only if all of them are released, or after the deadline.
+    /// I19: the guest of a machine with hooks is stopped only if all of them are released, or after the
+    /// deadline.
     pub(super) fn check_drained(&self, machine: &Machine) -> Result<(), BrokenInvariant> {
         let Some(draining) = machine.draining.as_deref().filter(|_| machine.runs()) else { return Ok(()) };
         let deadline = draining.mark.as_ref().map(|mark| mark.deadline);

@@ -64,8 +64,8 @@ pub(super) fn list_start_problems(observed: &ObservedPool<'_>) -> Vec<String> {
     problems
 }
 
-/// The names of machines that are terminating or not ready, whatever the platform reports; `None` if there are
-/// none.
+/// The names of machines that are terminating or not ready, whatever the platform reports; `None` if there
+/// are none.
 pub(super) fn describe_unready_machines(observed: &ObservedPool<'_>) -> Option<String> {
     let machines = observed.pool_machines().filter(|machine| machine.terminating || !machine.runs());
     let names: Vec<&str> = machines.map(|machine| &*machine.id.name).collect();

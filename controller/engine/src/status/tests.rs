@@ -159,8 +159,8 @@ fn draining() -> Option<Arc<Draining>> {
 
 #[test]
 fn every_counter_counts_its_own() {
-    // Machine 0 runs and drains, 1 is stopped, 2 is terminating, 3 has an older revision, 4 waits for its restart, 5 is
-    // not in the pool.
+    // Machine 0 runs and drains, 1 is stopped, 2 is terminating, 3 has an older revision, 4 waits for its
+    // restart, 5 is not in the pool.
     let world = idle(terminating(PoolWorld::desiring(9).with_machines(6), [2]), 1)
         .edit(&numbered_machine_name(3), |machine| machine.revision = Some("r0".into()))
         .edit(&numbered_machine_name(4), |machine| machine.restart_pending = true)

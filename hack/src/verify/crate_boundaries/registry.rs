@@ -11,8 +11,8 @@ pub(super) const TABLE: &str = "controller/platforms/src/registry.rs";
 /// The crate with the traits, on which each platform depends.
 const INTERFACE: &str = "vmpool-platform";
 
-/// The crates that are no platform: the one with the table, and the rules of instance types, which are written in
-/// the interface's words.
+/// The crates that are no platform: the one with the table, and the rules of instance types, which are
+/// written in the interface's words.
 const NO_PLATFORMS: [&str; 2] = ["vmpool-platforms", "vmpool-instancetype"];
 
 /// The crates of platforms in a workspace's metadata that the text of the table does not name.

@@ -86,7 +86,7 @@ async fn at_the_deadline_the_machine_leaves_with_an_event() {
     let leaving = newest(&world);
     world.scale(2);
     world.calm().await;
-    world.advance(TIMEOUT - 10 * SECOND).await;
+    world.advance(TIMEOUT.checked_sub(10 * SECOND).unwrap()).await;
     assert!(exists(&world, &leaving));
     world.advance(20 * SECOND).await;
     assert!(!exists(&world, &leaving));
