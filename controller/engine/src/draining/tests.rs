@@ -29,6 +29,7 @@ fn mark(reason: DrainReason, seconds_ago: i64) -> DrainMark {
     DrainMark { id: "d1".to_owned(), reason, since, deadline }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the value of a field of machines")]
 fn draining(hooks: &[DrainHook], mark: Option<DrainMark>) -> Option<Arc<Draining>> {
     Some(Arc::new(Draining { hooks: hooks.to_vec(), mark }))
 }

@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 
 use super::*;
 
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the clock observes an optional distance")]
 fn missing(missing: usize) -> Option<PoolDistance> {
     Some(PoolDistance { missing, ..PoolDistance::default() })
 }

@@ -275,7 +275,7 @@ fn stalled_after(mut world: PoolWorld, age: std::time::Duration) -> String {
 #[test]
 fn a_pool_is_stalled_at_its_progress_deadline_and_not_before() {
     let world = || {
-        let world = ready(2).pool(|pool| pool.progress_deadline = std::time::Duration::from_secs(60));
+        let world = ready(2).pool(|pool| pool.progress_deadline = std::time::Duration::from_mins(1));
         world.edit(&numbered_machine_name(0), |machine| machine.activity = MachineActivity::NotRunning)
     };
     let before = stalled_after(world(), std::time::Duration::from_secs(59));
@@ -285,7 +285,7 @@ fn a_pool_is_stalled_at_its_progress_deadline_and_not_before() {
          the cause, or raise the deadline if machines need longer; machine {} is not ready; 1 of 2 machines are ready",
         numbered_machine_name(0)
     );
-    assert_eq!(stalled_after(world(), std::time::Duration::from_secs(60)), expected);
+    assert_eq!(stalled_after(world(), std::time::Duration::from_mins(1)), expected);
 }
 
 /// Each cause, after the default deadline.
