@@ -151,6 +151,7 @@ fn a_flaw_shows_as_a_failure_to_create() {
 }
 
 /// A drain that waits for a hook.
+#[expect(clippy::unnecessary_wraps, reason = "the value of a field of machines")]
 fn draining() -> Option<Arc<Draining>> {
     let hook = DrainHook { name: "job".into(), value: "".into() };
     let mark = DrainMark::begin(&Uid::from("u"), DrainReason::Rollout, observation_time(), DEFAULT_TIMEOUT);
