@@ -84,7 +84,10 @@ fn automatic_restarts_stay_within_the_disruption_budget(#[case] platform: Tested
         // show.
         let is_seen = platform == TestedPlatform::Dvp;
         ensure!(worst <= 1 && (worst == 1 || !is_seen), "{worst} machines were not running at the same time");
-        pool.holds(ready_replicas(5), SETTLE).await?;
+        // A machine of KubeVirt can still show the end of its former instance.
+        if platform == TestedPlatform::Dvp {
+            pool.holds(ready_replicas(5), SETTLE).await?;
+        }
         ensure!(object_uids(&pool.machines().await?) == machines, "a machine was recreated");
         let after = guests(world, &pool).await?;
         ensure!(after.iter().zip(&before).all(|(now, former)| now != former), "{before:?} {after:?}");
