@@ -66,8 +66,8 @@ fn label_changes_reach_running_machines_and_keep_foreign_labels(#[case] platform
     });
 }
 
-/// The same promise of KubeVirt pools is in `kubevirt::states` and `kubevirt::running_types`: KubeVirt applies a
-/// change of the memory without a restart.
+/// The same promise of KubeVirt pools is in `kubevirt::states` and `kubevirt::running_types`: KubeVirt
+/// applies a change of the memory without a restart.
 #[test]
 fn automatic_restarts_stay_within_the_disruption_budget() {
     on(TestedPlatform::Dvp, "automatic restarts stay within the disruption budget", async |world| {
