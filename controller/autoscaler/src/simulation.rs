@@ -102,7 +102,7 @@ impl ReplayedPool {
         }
         let before = self.busy.len();
         self.busy.retain(|end| *end > second);
-        self.free += count(before - self.busy.len());
+        self.free += count_as_u32(before - self.busy.len());
         while self.free > 0
             && let Some((made, duration)) = self.waiting.pop_front()
         {
@@ -123,15 +123,15 @@ impl ReplayedPool {
     }
 
     fn machines(&self) -> u32 {
-        self.free + count(self.starting.len()) + count(self.busy.len())
+        self.free + count_as_u32(self.starting.len()) + count_as_u32(self.busy.len())
     }
 
     fn demand(&self) -> Demand {
-        Demand { busy: count(self.busy.len()), waiting: count(self.waiting.len()) }
+        Demand { busy: count_as_u32(self.busy.len()), waiting: count_as_u32(self.waiting.len()) }
     }
 }
 
-fn count(number: usize) -> u32 {
+fn count_as_u32(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 

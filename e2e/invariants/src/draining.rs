@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::protection::restarts;
+use super::protection::restarts_machine;
 use super::timeline::{Timeline, accepted_at};
 use super::{UserActions, Violation};
 use crate::object::{JsonObject, TestedKind};
@@ -35,7 +35,7 @@ pub fn check_draining(history: &RecordedHistory, actions: &UserActions) -> Vec<V
         let at = accepted_at(change.at, stamp);
         let what = if leaves && !may_leave_undrained(former, at, &timeline, actions) {
             "removed"
-        } else if !leaves && restarts(former, &change.object) {
+        } else if !leaves && restarts_machine(former, &change.object) {
             "restarted"
         } else {
             return;

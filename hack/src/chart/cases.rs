@@ -53,7 +53,9 @@ impl ValueCase {
         for (id, wanted) in &self.objects {
             match object(id) {
                 None => found.push(format!("{id} is missing")),
-                Some(object) => found.extend(difference(wanted, object).map(|text| format!("{id}{text}"))),
+                Some(object) => {
+                    found.extend(find_difference(wanted, object).map(|text| format!("{id}{text}")));
+                }
             }
         }
         let surplus = self.absent.iter().filter(|id| object(id).is_some());
@@ -71,16 +73,16 @@ impl ValueCase {
 
 /// The first difference between the wanted part and the value: a mapping must have the wanted fields, a list
 /// the wanted items in any order, and null stands for a missing field.
-fn difference(wanted: &Value, actual: &Value) -> Option<String> {
+fn find_difference(wanted: &Value, actual: &Value) -> Option<String> {
     match wanted {
         Value::Mapping(fields) => fields.iter().find_map(|(key, wanted)| {
-            let text = difference(wanted, actual.get(key).unwrap_or(&Value::Null))?;
+            let text = find_difference(wanted, actual.get(key).unwrap_or(&Value::Null))?;
             Some(format!(".{}{text}", key.as_str().unwrap_or_default()))
         }),
         Value::Sequence(items) => {
             let actual = actual.as_sequence().map_or(&[][..], Vec::as_slice);
             let is_missing =
-                |item: &&Value| !actual.iter().any(|candidate| difference(item, candidate).is_none());
+                |item: &&Value| !actual.iter().any(|candidate| find_difference(item, candidate).is_none());
             let missing = items.iter().find(is_missing)?;
             Some(format!(" has no item {}", one_line(missing)))
         }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use serde_yaml_ng::Value;
 use vmpool_image_archive::{Blob, ProgramFile, pack_files, write_artifact_archive};
 
-use super::files::{VERSION, compress, list_files, write_file};
+use super::files::{VERSION, compress_with_gzip, list_files, write_file};
 use crate::workspace::Workspace;
 
 const CHART: &str = "charts/vmpool";
@@ -23,7 +23,8 @@ const IGNORED: [&str; 3] = [".orig", ".swp", ".tmp"];
 /// # Errors
 /// A file cannot be read or written.
 pub(super) fn write_chart(workspace: &Workspace, registry: &str, out: &Path) -> Result<()> {
-    let archive = compress(&pack_files(&chart_files(&workspace.path(CHART))?).context("packing the chart")?)?;
+    let archive =
+        compress_with_gzip(&pack_files(&chart_files(&workspace.path(CHART))?).context("packing the chart")?)?;
     write_file(&out.join(chart_file_name()), &archive)?;
     let metadata =
         fs::read_to_string(workspace.path(CHART).join("Chart.yaml")).context("reading Chart.yaml")?;

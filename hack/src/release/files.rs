@@ -41,7 +41,7 @@ pub(super) fn list_files(folder: &Path) -> Result<Vec<PathBuf>> {
 ///
 /// # Errors
 /// gzip cannot be started.
-pub(super) fn compress(content: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn compress_with_gzip(content: &[u8]) -> Result<Vec<u8>> {
     let mut input = tempfile::NamedTempFile::new().context("creating a temporary file")?;
     std::io::Write::write_all(&mut input, content).context("writing a temporary file")?;
     let file = input.reopen().context("reading a temporary file")?;

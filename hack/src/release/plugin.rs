@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use vmpool_image_archive::{ProgramFile, hex_digest, host_architecture, pack_files};
 
-use super::files::{VERSION, compress, write_file};
+use super::files::{VERSION, compress_with_gzip, write_file};
 use crate::workspace::Workspace;
 
 /// The program.
@@ -27,7 +27,7 @@ pub(super) fn write_plugin(workspace: &Workspace, programs: &Path, out: &Path) -
     let mut files = vec![ProgramFile::read_executable(PLUGIN, &program)?];
     let license = fs::read(workspace.path("LICENSE")).context("reading LICENSE")?;
     files.push(ProgramFile { path: "LICENSE".to_owned(), mode: 0o644, content: license });
-    let archive = compress(&pack_files(&files).context("packing the plugin")?)?;
+    let archive = compress_with_gzip(&pack_files(&files).context("packing the plugin")?)?;
     write_file(&out.join(plugin_file_name()), &archive)?;
     let template =
         fs::read_to_string(workspace.path(TEMPLATE)).with_context(|| format!("reading {TEMPLATE}"))?;

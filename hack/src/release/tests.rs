@@ -5,7 +5,7 @@ use std::process::Command;
 use super::changelog::find_version_section;
 use super::chart_archive::chart_files;
 use super::checksums::write_checksums;
-use super::files::compress;
+use super::files::compress_with_gzip;
 use super::images::{image_file_name, write_image};
 use super::plugin::fill_krew_manifest;
 use super::publish::publish_commands;
@@ -35,8 +35,9 @@ fn two_archives_of_the_chart_have_the_same_bytes_and_its_files() {
     for name in ["Chart.yaml", ".helmignore", ".DS_Store", "templates/a.yaml", "templates/a.yaml.orig"] {
         fs::write(folder.path().join(name), name).unwrap();
     }
-    let archive =
-        || compress(&vmpool_image_archive::pack_files(&chart_files(folder.path()).unwrap()).unwrap());
+    let archive = || {
+        compress_with_gzip(&vmpool_image_archive::pack_files(&chart_files(folder.path()).unwrap()).unwrap())
+    };
     let first = archive().unwrap();
     assert_eq!(first, archive().unwrap());
     let file = folder.path().join("chart.tgz");

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use vmpool_api::annotations;
 
-use crate::ids::Uid;
+use crate::ids::{Uid, hash_bytes};
 use crate::protection::{CLOCK_SKEW, time_after};
 
 /// On machines: the drain, as JSON. Only the controller writes it.
@@ -93,7 +93,6 @@ impl DrainMark {
 
 /// A number that differs between two drains of one machine.
 fn drain_number(machine: &Uid, now: Timestamp) -> u64 {
-    let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let time = now.as_nanosecond().to_be_bytes();
-    machine.as_str().bytes().chain(time).fold(0xcbf2_9ce4_8422_2325, hash)
+    hash_bytes(machine.as_str().bytes().chain(time))
 }

@@ -1,7 +1,7 @@
 use rstest::rstest;
 use serde_yaml_ng::Value;
 
-use super::{ValueCase, difference, set_paths, untested_values};
+use super::{ValueCase, find_difference, set_paths, untested_values};
 
 fn parse(text: &str) -> Value {
     serde_yaml_ng::from_str(text).unwrap()
@@ -20,7 +20,7 @@ fn a_part_matches_what_has_at_least_its_fields(
     #[case] actual: &str,
     #[case] message: Option<&str>,
 ) {
-    assert_eq!(difference(&parse(wanted), &parse(actual)).as_deref(), message);
+    assert_eq!(find_difference(&parse(wanted), &parse(actual)).as_deref(), message);
 }
 
 #[test]

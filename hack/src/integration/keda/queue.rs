@@ -28,7 +28,7 @@ impl JobQueue {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 // KEDA reads it again after a failure.
-                let _ = respond(stream, served.load(Ordering::Relaxed));
+                let _ = answer_queue_request(stream, served.load(Ordering::Relaxed));
             }
         });
         Ok(Self { jobs, port })
@@ -45,7 +45,7 @@ impl JobQueue {
     }
 }
 
-fn respond(stream: TcpStream, jobs: u32) -> std::io::Result<()> {
+fn answer_queue_request(stream: TcpStream, jobs: u32) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     // The headers end with an empty line.
