@@ -57,7 +57,8 @@ fn may_leave_undrained(
     let uid = machine.uid();
     let states = timeline.readable_states(machine.owner_uid(), at);
     let pool_is_deleted = states.is_empty() || states.iter().any(|state| state.terminating);
-    let drains = states.iter().any(|state| state.record.accepted.contains(uid))
+    let drains = !actions.undrained_removals.contains(uid)
+        && states.iter().any(|state| state.record.accepted.contains(uid))
         && states.iter().all(|state| !state.record.forced.contains(uid));
     let is_requested = actions.removal_requests.contains_key(uid);
     actions.deleted.contains(uid) || pool_is_deleted || is_requested && !drains
