@@ -41,6 +41,7 @@ pub mod shared_disks;
 pub mod targeted_removal;
 pub mod unowned_objects;
 
+mod held_machines;
 mod provisioning_limit;
 mod removal_record;
 mod replacement;
