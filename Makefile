@@ -28,7 +28,7 @@ BUILD_ASIDE := MAKEFLAGS= MFLAGS= $(BUILD)
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: xtask ## Show a pool on a real control plane; with ONCE=1 the demo runs once and exits; PLATFORM=kubevirt
