@@ -2,6 +2,7 @@
 //!
 //! The rules are in [`rules`] and check plain objects; this module only runs helm.
 
+mod alert_tests;
 mod alerts;
 mod cases;
 mod dashboard;
@@ -129,6 +130,8 @@ pub(crate) fn check_chart(workspace: &Workspace) -> Result<()> {
         .context("reading the chart's alerts")?;
     let sources = sources(workspace)?;
     found.extend(alerts::alert_violations(&rule_file, &read("docs/alerts.md")?, &sources));
+    let tests = crate::alerts::read_alert_tests(workspace)?;
+    found.extend(alert_tests::untested_alerts(&rule_file, &tests));
     let dashboard = read("charts/vmpool/files/dashboard.json")?;
     found.extend(dashboard::dashboard_violations(&dashboard, &sources));
     let schema = read("charts/vmpool/values.schema.json")?;

@@ -13,9 +13,11 @@ const HEAD: &str = "\
 
 The controller, [the webhook](#the-webhook) and [the API server](#the-api-server-for-removals) serve `/metrics` on the
 port of their probes, in the OpenMetrics text format, which Prometheus supports. The first tables are those of the
-controller. [The metrics of the process](#the-process) exist in each program. A standby of the controller also serves
-its metrics; those that only a leader can know are 0, or have no series. Counters start at zero with the process. If the
-leadership changes, they keep their values, with one exception below. [Operations](operations.md#metrics) describes the collection and the alerts.
+controller. [The metrics of the process](#the-process) exist in each program. [Operations](operations.md#metrics)
+describes the collection and the alerts.
+
+A standby replica of the controller also serves its metrics; those that only a leader can know are 0, or have no series.
+Counters start at zero with the process. If the leadership changes, they keep their values, with one exception below.
 
 The metrics `vmpool_pool_*` have the labels `namespace` and `pool`, and most have `platform`. Only the leader exports them, for the
 first 1,000 pools by namespace and name (`--max-pool-series`). All other pools are summed in one series, in which these

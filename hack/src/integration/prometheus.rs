@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail};
 use self::queries::{LiveQuery, list_queries};
 use self::server::PrometheusServer;
 use super::playground::Playground;
+use crate::alerts;
 use crate::workspace::{Workspace, run_command};
 
 /// How long every query has time to return data.
@@ -56,12 +57,9 @@ pub(super) fn check_prometheus(workspace: &Workspace) -> Result<()> {
 /// `promtool check rules` and `promtool test rules`, of the same package as Prometheus.
 fn check_rules(workspace: &Workspace) -> Result<()> {
     let rules = workspace.path("charts/vmpool/files/alerts.yaml");
-    run_promtool(&["check", "rules"], &rules)?;
-    run_promtool(&["test", "rules"], &workspace.path("hack/tools/promtool/alerts_test.yaml"))
-}
-
-fn run_promtool(verb: &[&str], file: &Path) -> Result<()> {
-    run_command(Command::new("promtool").args(verb).arg(file)).context("install the package prometheus")
+    let mut check = Command::new("promtool");
+    run_command(check.args(["check", "rules"]).arg(rules)).context("install the package prometheus")?;
+    alerts::run_alert_tests(workspace, Path::new("promtool"))
 }
 
 /// Causes failures and load until each query has returned data. Returns those that have not.
