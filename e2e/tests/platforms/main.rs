@@ -6,6 +6,7 @@ mod autoscaling;
 mod backup;
 mod claims;
 mod dashboard;
+mod deadline;
 mod deletion;
 mod detached_machines;
 mod draining;
