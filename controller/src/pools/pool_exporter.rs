@@ -77,13 +77,13 @@ async fn find_pool_exporter<P: Platform>(
 /// Whether a rule of the role allows listing the pools of KubeVirt.
 fn may_list_pools(role: &Value) -> bool {
     role["rules"].as_array().into_iter().flatten().any(|rule| {
-        allows(&rule["apiGroups"], "pool.kubevirt.io")
-            && allows(&rule["resources"], "virtualmachinepools")
-            && allows(&rule["verbs"], "list")
+        contains_value(&rule["apiGroups"], "pool.kubevirt.io")
+            && contains_value(&rule["resources"], "virtualmachinepools")
+            && contains_value(&rule["verbs"], "list")
     })
 }
 
 /// Whether a list of a rule contains the value, or the wildcard.
-fn allows(list: &Value, value: &str) -> bool {
+fn contains_value(list: &Value, value: &str) -> bool {
     list.as_array().into_iter().flatten().any(|item| item == value || item == "*")
 }
