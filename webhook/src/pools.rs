@@ -79,7 +79,7 @@ fn review_pool_scale(
         Ok(ScaleChange::AskPolicy(lowered)) if answer.verdict == Verdict::Allowed => {
             answer.with_lowered_scale(lowered)
         }
-        Ok(_) | Err(_) => answer,
+        Ok(ScaleChange::Allow | ScaleChange::AskPolicy(_)) | Err(_) => answer,
     }
     .into())
 }

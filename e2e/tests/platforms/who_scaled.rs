@@ -15,9 +15,9 @@ const SCALED: &str = "vmpool-scale/scaled";
 fn last_scale(to: &'static str, actor: Option<&'static str>) -> PoolPredicate {
     PoolPredicate::new(format!("a scale to {to} by {actor:?} in the activity"), move |view| {
         let entries = view.pool().and_then(|pool| pool.at("/status/activity").as_array());
-        let scales = entries.into_iter().flatten().filter(|entry| entry["reason"] == "Scaled");
+        let mut scales = entries.into_iter().flatten().filter(|entry| entry["reason"] == "Scaled");
         scales
-            .last()
+            .next_back()
             .is_some_and(|entry| entry["to"] == to && entry.get("actor").and_then(Value::as_str) == actor)
     })
 }
