@@ -168,7 +168,8 @@ pub(crate) struct StatusArguments {
     /// Show the status again whenever it changes, until you interrupt the command
     #[arg(short, long)]
     pub(crate) watch: bool,
-    /// Show all machines. Without it, the text contains at most 20 lines of machines and disks
+    /// Show all machines and free disks. Without it, the text contains at most 20 lines of machines and their
+    /// disks, and 10 of free disks
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]

@@ -7,7 +7,8 @@
 //! 2. `cache`, then `cache_sink`;
 //! 3. `events`, `pool_entry`, the data of `revisions`, `sources`, `preserved`;
 //! 4. `kstatus_conditions`, `context`: the state that all passes share;
-//! 5. `live` (reads from the API server), the functions of `revisions`, `watches`, `class_slots`;
+//! 5. `live` (reads from the API server), then `pool_exporter`; the functions of `revisions`, `watches`,
+//!    `class_slots`;
 //! 6. the steps of a pass: `observe`, then `apply`, then `report`;
 //! 7. `reconcile`: a pass; `preview`: its plan without writes;
 //! 8. `lead`, `other_controller`, `source_watches`, `preserved_watches`, `release`,
@@ -28,6 +29,7 @@ pub(crate) mod losses;
 pub(crate) mod observe;
 pub(crate) mod other_controller;
 pub(crate) mod pool_entry;
+mod pool_exporter;
 pub(crate) mod pool_key;
 pub(crate) mod preserved;
 pub(crate) mod preserved_watches;

@@ -21,6 +21,19 @@ pub enum KubevirtConditions {
     Never,
 }
 
+/// Whether KubeVirt pools have metrics under the names of KubeVirt, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "camelCase")]
+pub enum KubevirtMetrics {
+    /// They have them unless KubeVirt's observability controller exports them
+    #[default]
+    Auto,
+    /// They have them
+    Always,
+    /// They do not have them
+    Never,
+}
+
 /// Settings of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent flags: any of them may come with any other")]
@@ -52,7 +65,7 @@ pub struct ControllerSettings {
     /// Maximum number of pools with metrics of their own. The others are summed.
     pub max_pool_series: usize,
     /// Whether KubeVirt pools have metrics under the names of KubeVirt, too.
-    pub kubevirt_metrics: bool,
+    pub kubevirt_metrics: KubevirtMetrics,
     /// Whether KubeVirt pools have the conditions in the meaning of kstatus.
     pub kubevirt_conditions: KubevirtConditions,
     /// Whether the controller leaves out a platform whose pools its account may not list. Otherwise it waits
@@ -104,7 +117,8 @@ impl Default for ControllerSettings {
             limits_provisioning: false,
             max_provisioning_per_class: 0,
             max_pool_series: 1000,
-            kubevirt_metrics: false,
+            // `Auto`, the default of the flag, reads objects of another program.
+            kubevirt_metrics: KubevirtMetrics::Never,
             kubevirt_conditions: KubevirtConditions::Auto,
             skips_forbidden_platforms: false,
             copies: None,

@@ -80,6 +80,8 @@ const REFUSED: &[&str] = &[
     "controller.maxProvisioningPerStorageClass=5",
     "diskImage.maxSyncDuration=0s",
     "featureGates.VirtualMachinePool=false,featureGates.MachineWrapper=true",
+    // KubeVirt's definitions would have another schema.
+    "platforms.kubevirt.enabled=true,featureGates.InstancetypeV1=true",
     "commonLabels.app\\.kubernetes\\.io/name=x",
     "webhook.deploymentLabels.helm\\.sh/chart=x",
     "listenAddress=localhost",

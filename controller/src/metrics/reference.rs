@@ -25,9 +25,10 @@ labels are `(others)`; there, `vmpool_pool_blocked` is a number of pools. `vmpoo
 leader. Prometheus adds the namespace of the controller as
 the label `namespace`. It renames the label of the metric to `exported_namespace`, unless `honor_labels` is set.
 
-With `--kubevirt-metrics`, KubeVirt pools have metrics under [KubeVirt's names](#kubevirt-pools-under-kubevirts-names), too, with the
-labels `namespace` and `name`. The limit above holds for them, without a sum of the others. Their counters start at zero with each
-leader, and do not count machines that users or the API server for removals delete.
+KubeVirt pools have metrics under [KubeVirt's names](#kubevirt-pools-under-kubevirts-names), too, with the labels `namespace` and
+`name`, unless KubeVirt's observability controller exports them (`--kubevirt-metrics`). The limit above holds for them, without a
+sum of the others. Their counters start at zero with each leader, and do not count machines that users or the API server for
+removals delete.
 
 The metrics of [disk images](disk-images.md) have series for each image, and those of wrappers for each namespace.
 `vmpool_instancetype_deletion_blocked` and `vmpool_autoscaler_machines` have some for each of the first 100 objects. Only the leader exports these. No other

@@ -27,7 +27,7 @@ use crate::pools::shared_slots::SharedClassSlots;
 use crate::pools::sources::Sources;
 use crate::pools::status_conflict::StatusConflict;
 use crate::pools::storage_problem::StorageProblem;
-use crate::settings::ControllerSettings;
+use crate::settings::{ControllerSettings, KubevirtMetrics};
 
 /// The state of one pool between passes.
 #[derive(Default)]
@@ -122,6 +122,8 @@ pub(crate) struct PoolContext<P: Platform> {
     pub(crate) settings: ControllerSettings,
     /// Whether the API server removes the fields of vmpool from statuses.
     pub(crate) status_is_pruned: AtomicBool,
+    /// Whether the pools have metrics under the names of KubeVirt, too.
+    pub(crate) has_kubevirt_names: AtomicBool,
     configuration: Arc<Mutex<Configuration>>,
     /// The objects that templates refer to.
     pub(crate) sources: Arc<Sources>,
@@ -168,6 +170,7 @@ impl<P: Platform> PoolContext<P> {
             states: Mutex::new(HashMap::new()),
             settings,
             status_is_pruned: AtomicBool::default(),
+            has_kubevirt_names: AtomicBool::new(settings.kubevirt_metrics == KubevirtMetrics::Always),
             configuration,
             sources,
             images,

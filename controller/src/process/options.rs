@@ -14,7 +14,7 @@ use vmpool_runtime::args::{ArgsError, GateArgs, InstancetypeMode, LeaseArgs, Pro
 pub use self::images::{ImageArgs, ImageArgsError};
 pub use self::platforms::PlatformChoice;
 use self::platforms::platform_parser;
-use crate::settings::{ControllerSettings, KubevirtConditions};
+use crate::settings::{ControllerSettings, KubevirtConditions, KubevirtMetrics};
 
 /// The maximum of `--slow-write-deadline`. The client closes a connection without data after
 /// [`vmpool_runtime::client::READ_TIMEOUT`].
@@ -113,10 +113,18 @@ pub struct ControllerArgs {
     #[arg(long, env = "VMPOOL_MAX_POOL_SERIES", default_value_t = 1000, value_name = "COUNT")]
     pub max_pool_series: usize,
 
-    /// Export metrics of KubeVirt pools under the names of KubeVirt, too: `kubevirt_vmpool_*`. Use it only if
-    /// no other program exports these names, because dashboards would count each pool twice.
-    #[arg(long, env = "VMPOOL_KUBEVIRT_METRICS")]
-    pub kubevirt_metrics: bool,
+    /// Whether KubeVirt pools have metrics under the names of KubeVirt, too: `kubevirt_vmpool_*`. With auto,
+    /// they do unless a ClusterRole shows that KubeVirt's observability controller exports these names,
+    /// because dashboards would count each pool twice.
+    #[arg(
+        long,
+        env = "VMPOOL_KUBEVIRT_METRICS",
+        value_enum,
+        default_value_t,
+        ignore_case = true,
+        value_name = "POLICY"
+    )]
+    pub kubevirt_metrics: KubevirtMetrics,
 
     /// Whether KubeVirt pools have the conditions Ready, Reconciling and Stalled. With auto, they do if the
     /// definition of pools is that of vmpool. Clients of KubeVirt's own definition expect only its two

@@ -232,5 +232,6 @@ fn entry(served: &HandledRequest) -> AuditEntry {
         } else {
             Value::Null
         },
+        notes: BTreeMap::new(),
     }
 }

@@ -118,6 +118,7 @@ fn request(verb: &str, kind: TestedKind, subresource: &str, name: &str, body: Va
         code: 200,
         dry_run: false,
         body,
+        notes: std::collections::BTreeMap::new(),
     }
 }
 

@@ -27,10 +27,11 @@ const OWN_SETTINGS: [&str; 6] = [
     "revisionHistoryLimit",
 ];
 /// The fields that only vmpool has in `nameGeneration`.
-const OWN_NAMES: [&str; 4] = [
+const OWN_NAMES: [&str; 5] = [
     "appendIndexToSysprepRefs",
     "appendIndexToMetaDataSecretRefs",
     "appendIndexToResourceClaimRefs",
+    "appendIndexToVMStateRefs",
     "setHostnameToVMName",
 ];
 /// The fields that only vmpool has in its status.

@@ -6,6 +6,7 @@ mod autoscaling;
 mod backup;
 mod claims;
 mod dashboard;
+mod deadline;
 mod deletion;
 mod detached_machines;
 mod draining;
@@ -31,6 +32,7 @@ mod scaling;
 mod side_by_side;
 mod slow_webhooks;
 mod unusual_values;
+mod who_scaled;
 
 use tokio::sync::RwLock;
 use vmpool_e2e::scenario::define_scenario;

@@ -281,6 +281,7 @@ impl Variant {
         let policy = &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
         add(self.gate, policy, "vmpool-claims");
         add(self.gate, policy, "vmpool-drains");
+        add(self.gate, policy, "vmpool-scale");
         add(self.gate && self.kubevirt, policy, "vmpool-webhook-dry-run");
         add(self.gate && self.kubevirt, policy, "vmpool-copies");
         add(self.images, policy, "vmpool-clone-permissions");

@@ -121,6 +121,9 @@ pub struct VirtualMachinePoolNameGeneration {
     /// Whether the names of Secrets and ConfigMaps in sysprep volumes get the ordinal. Without it false. The annotation vmpool.dev/name-generation can replace it.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToSysprepRefs")]
     pub append_index_to_sysprep_refs: Option<bool>,
+    /// Whether the names of PersistentVolumeClaims in vmState get the ordinal: of a claim that exists, and of one that KubeVirt creates. Without it false. The annotation vmpool.dev/name-generation can replace it.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToVMStateRefs")]
+    pub append_index_to_vm_state_refs: Option<bool>,
     /// Whether the host name of each guest is the name of its machine. Names that are no DNS labels have no effect. Without it false. The annotation vmpool.dev/name-generation can replace it.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "setHostnameToVMName")]
     pub set_hostname_to_vm_name: Option<bool>,

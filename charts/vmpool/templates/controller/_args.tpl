@@ -23,8 +23,8 @@
 {{- end }}
 {{- $args = append $args (printf "--max-provisioning-per-storage-class=%v" $controller.maxProvisioningPerStorageClass) }}
 {{- end }}
-{{- if and $controller.kubevirtMetrics (include "vmpool.kubevirt" .) }}
-{{- $args = append $args "--kubevirt-metrics" }}
+{{- if and (ne $controller.kubevirtMetrics "auto") (include "vmpool.kubevirt" .) }}
+{{- $args = append $args (printf "--kubevirt-metrics=%s" $controller.kubevirtMetrics) }}
 {{- end }}
 {{- if and (ne $controller.kubevirtConditions "auto") (include "vmpool.kubevirt" .) }}
 {{- $args = append $args (printf "--kubevirt-conditions=%s" $controller.kubevirtConditions) }}

@@ -23,6 +23,9 @@ const MACHINE_LINES: usize = 20;
 /// The largest number of machines that are not ready and have a line of their own above the conditions.
 const UNREADY_LINES: usize = 10;
 
+/// The largest number of lines of free disks, unless all are wanted.
+const FREE_DISK_LINES: usize = 10;
+
 /// How much of a long status the text contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TextExtent {
@@ -48,7 +51,7 @@ pub(super) fn render_pool_overview(status: &PoolOverview, extent: TextExtent, no
     }
     if !status.free_disks.is_empty() {
         text.push('\n');
-        text.push_str(&free_disks(&status.free_disks, now));
+        text.push_str(&render_free_disks(&status.free_disks, extent, now));
     }
     let events = status.events.iter().map(|event| {
         let since = event.time.map(|time| format_age(time, now)).unwrap_or_default();
@@ -295,20 +298,32 @@ fn disk_row(branch: &str, disk: &DiskOverview, now: Timestamp) -> Vec<Cell> {
     ]
 }
 
-fn free_disks(disks: &[DiskOverview], now: Timestamp) -> String {
-    let rows: Vec<Vec<Cell>> = disks
-        .iter()
-        .map(|disk| {
-            vec![
-                disk.name.clone().into(),
-                disk.state.clone().into(),
-                disk.template.clone().unwrap_or_default().into(),
-                disk.size.map(format_bytes).unwrap_or_default().into(),
-                disk.free_since.map(|since| format_age(since, now)).unwrap_or_default().into(),
-            ]
-        })
-        .collect();
-    render_table(&["FREE DISK", "STATE", "TEMPLATE", "SIZE", "FREE FOR"], &rows)
+/// The free disks, in the order of their names.
+fn render_free_disks(disks: &[DiskOverview], extent: TextExtent, now: Timestamp) -> String {
+    let shown = match extent {
+        TextExtent::Screen => disks.len().min(FREE_DISK_LINES),
+        TextExtent::Complete => disks.len(),
+    };
+    let row = |disk: &DiskOverview| {
+        vec![
+            disk.name.clone().into(),
+            disk.state.clone().into(),
+            disk.template.clone().unwrap_or_default().into(),
+            disk.size.map(format_bytes).unwrap_or_default().into(),
+            disk.free_since.map(|since| format_age(since, now)).unwrap_or_default().into(),
+        ]
+    };
+    let rows: Vec<Vec<Cell>> = disks[..shown].iter().map(row).collect();
+    let mut text = render_table(&["FREE DISK", "STATE", "TEMPLATE", "SIZE", "FREE FOR"], &rows);
+    if shown < disks.len() {
+        let _ = writeln!(
+            text,
+            "and {} more of {} free disks; --all shows them",
+            disks.len() - shown,
+            disks.len()
+        );
+    }
+    text
 }
 
 /// A size with the largest unit of which it is at least one.

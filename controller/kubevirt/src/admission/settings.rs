@@ -195,8 +195,8 @@ pub(super) fn check_annotated_names(
             format!("metadata.annotations[{NAME_GENERATION}]"),
             &Value::from(name),
             "there is no such setting",
-            "use setHostnameToVMName, appendIndexToSysprepRefs, appendIndexToMetaDataSecretRefs and \
-             appendIndexToResourceClaimRefs, with commas between them",
+            "use setHostnameToVMName, appendIndexToSysprepRefs, appendIndexToMetaDataSecretRefs, \
+             appendIndexToResourceClaimRefs and appendIndexToVMStateRefs, with commas between them",
         );
     }
 }

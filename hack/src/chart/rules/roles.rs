@@ -27,6 +27,11 @@ const CONTROLLER_SHARED: Grants =
 
 const CONTROLLER_KUBEVIRT_CLUSTER: Grants = &[
     ("kubevirt.io/kubevirts", "list watch"),
+    (
+        "rbac.authorization.k8s.io/clusterroles \
+         virt-observability-controller,virt-observability-controller-manager-role",
+        "get",
+    ),
     // Whether the account of a machine may clone an object of another namespace.
     ("authorization.k8s.io/subjectaccessreviews", "create"),
     ("instancetype.kubevirt.io/virtualmachineclusterinstancetypes", "get list watch patch"),

@@ -150,6 +150,21 @@ fn a_machine_with_many_disks_is_shown_completely() {
 }
 
 #[test]
+fn a_long_list_of_free_disks_is_cut() {
+    let mut status = status();
+    let disk = |number| DiskOverview { name: format!("web-root-{number}"), ..DiskOverview::default() };
+    status.free_disks = (0..60).map(disk).collect();
+    let lines = |extent| {
+        let text = plain_text(&status, extent);
+        (text.lines().filter(|line| line.starts_with("web-root-")).count(), text)
+    };
+    let (shown, text) = lines(TextExtent::Screen);
+    assert!(shown == 10 && text.contains("\nand 50 more of 60 free disks; --all shows them\n"), "{text}");
+    let (shown, text) = lines(TextExtent::Complete);
+    assert!(shown == 60 && !text.contains("free disks; --all"), "{text}");
+}
+
+#[test]
 fn many_unready_machines_are_counted() {
     let text = plain_text(&large_pool(60, 15), TextExtent::Screen);
     assert_eq!(text.matches("  machine web-0").count(), 10, "{text}");
