@@ -119,7 +119,7 @@ async fn run_pool_pass<P: Platform>(
     let result = match &applied {
         AppliedPlan { fenced: true, .. } => PassResult::Fenced,
         AppliedPlan { failed: true, .. } => PassResult::Failed,
-        AppliedPlan { outdated: true, .. } => PassResult::Outdated,
+        AppliedPlan { outdated: true, .. } | AppliedPlan { aged: true, .. } => PassResult::Outdated,
         _ if acted => PassResult::Acted,
         _ => PassResult::Idle,
     };
@@ -158,14 +158,14 @@ async fn without_plan<P: Platform>(
 }
 
 /// The time until the next pass after these writes: the lease was too short, or the state differed from the
-/// plan.
+/// plan, or writes took long.
 fn after_writes(applied: &AppliedPlan, state: &mut PoolMemory) -> Option<Duration> {
-    match (applied.fenced, applied.outdated) {
-        (true, _) => Some(AFTER_FENCE),
-        (false, true) => Some(after_outdated(state)),
-        (false, false) => {
+    match applied {
+        AppliedPlan { fenced: true, .. } => Some(AFTER_FENCE),
+        AppliedPlan { outdated: true, .. } => Some(after_outdated(state)),
+        _ => {
             state.outdated_passes = 0;
-            None
+            applied.aged.then_some(AFTER_OUTDATED)
         }
     }
 }

@@ -32,7 +32,8 @@ impl MachineHold for HookHold<'_> {
     /// A user deleted the machine or its pool, or a forced removal names it.
     fn may_be_removed(&self, machine: &JsonObject, states: &[&DesiredState]) -> bool {
         let uid = machine.uid();
-        let drains = states.iter().any(|state| state.record.accepted.contains(uid))
+        let drains = !self.0.undrained_removals.contains(uid)
+            && states.iter().any(|state| state.record.accepted.contains(uid))
             && states.iter().all(|state| !state.record.forced.contains(uid));
         let is_requested = self.0.removal_requests.contains_key(uid);
         self.0.deleted.contains(uid) || is_pool_deleted(states) || is_requested && !drains

@@ -777,14 +777,19 @@ fn a_machine_that_users_remove_does_not_drain(#[case] actions: UserActions, #[ca
     assert_eq!(history.terminating("b").found(&actions, &[]), found);
 }
 
-#[test]
-fn the_target_of_an_accepted_removal_drains() {
-    let actions =
-        UserActions { removal_requests: [("uid-b".to_owned(), 1)].into(), ..UserActions::default() };
+#[rstest]
+#[case::without_force(false, &["I19"])]
+#[case::unless_a_later_request_forces_it(true, &[])]
+fn the_target_of_an_accepted_removal_drains(#[case] forced: bool, #[case] found: &[&str]) {
+    let mut actions = UserActions::default();
+    actions.request_removal(&["uid-b".to_owned()]);
+    if forced {
+        actions.request_undrained_removal(&["uid-b".to_owned()]);
+    }
     let history = TestHistory::new().pool(2, "NewestFirst").machine("a");
     let history = history.write(TestedKind::Machine, hooked("b", Some("d"), ""), false);
     let history = history.recorded(1, "NewestFirst", &["b"]).later(10);
-    assert_eq!(history.terminating("b").found(&actions, &[]), ["I19"]);
+    assert_eq!(history.terminating("b").found(&actions, &[]), found);
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub struct UserActions {
     /// By UID, the number of targeted removals of the machine that may have had an effect: accepted, open and
     /// unconfirmed ones. Refused ones do not count.
     pub removal_requests: BTreeMap<String, usize>,
+    /// UIDs of the machines among them that need not drain: of forced removals, and of releases of claims.
+    pub undrained_removals: BTreeSet<String>,
     /// Machines whose targeted removal was answered with a success: their names by UID.
     pub completed_removals: BTreeMap<String, String>,
     /// For each pool UID, the number of additional machines that a killed or paused leader may create with
@@ -50,12 +52,20 @@ impl UserActions {
         }
     }
 
+    /// Records that a removal that does not wait for hooks, forced or by the holder of a claim, is about to be
+    /// sent.
+    pub fn request_undrained_removal(&mut self, uids: &[String]) {
+        self.request_removal(uids);
+        self.undrained_removals.extend(uids.iter().cloned());
+    }
+
     /// Records that a targeted removal of these machines was refused.
     pub fn removal_refused(&mut self, uids: &[String]) {
         for uid in uids {
             let left = self.removal_requests.get(uid).copied().unwrap_or_default().saturating_sub(1);
             if left == 0 {
                 self.removal_requests.remove(uid);
+                self.undrained_removals.remove(uid);
             } else {
                 self.removal_requests.insert(uid.clone(), left);
             }
