@@ -5,7 +5,10 @@ use super::{
     VirtualMachinePool, VirtualMachineSpec,
     values::{DataVolumePhase, InstancePhase, PrintableStatus, RunStrategy, SortPolicy},
 };
-use crate::{DurationError, GoDuration, conditions::conditions_of};
+use crate::{
+    DurationError, GoDuration,
+    conditions::{Conditions, conditions_of},
+};
 
 #[cfg(test)]
 mod tests;

@@ -52,8 +52,8 @@ impl UserActions {
         }
     }
 
-    /// Records that a removal that does not wait for hooks, forced or by the holder of a claim, is about to be
-    /// sent.
+    /// Records that a removal that does not wait for hooks, forced or by the holder of a claim, is about to
+    /// be sent.
     pub fn request_undrained_removal(&mut self, uids: &[String]) {
         self.request_removal(uids);
         self.undrained_removals.extend(uids.iter().cloned());
