@@ -79,6 +79,7 @@ impl Rules for DvpRules {
                 "spec.revisionHistoryLimit",
                 "spec.maxProtection",
                 "spec.maxProvisioning",
+                "spec.healing",
                 "spec.drain",
                 "status.replicas",
             ],

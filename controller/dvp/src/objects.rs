@@ -90,6 +90,7 @@ pub(super) struct DvpPoolSpec {
     pub(super) revision_history_limit: Value,
     pub(super) max_protection: Value,
     pub(super) max_provisioning: Value,
+    pub(super) healing: Value,
     pub(super) drain: Value,
 }
 
@@ -244,6 +245,8 @@ pub(super) struct MachineStats {
 pub(super) struct PhaseTransition {
     #[serde(deserialize_with = "lenient_value")]
     pub(super) phase: String,
+    #[serde(deserialize_with = "lenient_value")]
+    pub(super) timestamp: Option<Timestamp>,
 }
 
 /// Only the fields that vmpool reads. DVP conditions may lack fields that the standard type requires.

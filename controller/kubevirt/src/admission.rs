@@ -78,6 +78,7 @@ impl Rules for KubevirtRules {
                 "spec.maxUnavailable",
                 "spec.maxProtection",
                 "spec.maxProvisioning",
+                "spec.healing",
                 "spec.drain",
                 "spec.revisionHistoryLimit",
                 "spec.scaleInStrategy",

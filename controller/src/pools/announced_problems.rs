@@ -14,6 +14,8 @@ pub(crate) struct AnnouncedProblems {
     pub(crate) unstarted: Announced<String>,
     /// Messages about the template that cannot be used.
     pub(crate) unresolved: Announced<String>,
+    /// That healing is blocked. The numbers in the message change too often to announce each.
+    pub(crate) blocked_healing: Announced<()>,
     /// Messages about invalid settings.
     pub(crate) invalid: Announced<String>,
 }

@@ -13,9 +13,12 @@ use std::time::Duration;
 
 use tracing::Instrument;
 use vmpool_engine::failure::PoolFailure;
+use vmpool_engine::healing::count_unhealthy;
 use vmpool_engine::plan::{ExpiredDrain, PoolSnapshot};
 use vmpool_engine::scale_up::provisioning::count_provisioning;
-use vmpool_engine::status::{Availability, find_delaying_limit, find_detached_disks, first_start_problem};
+use vmpool_engine::status::{
+    Availability, describe_blocked_healing, find_delaying_limit, find_detached_disks, first_start_problem,
+};
 use vmpool_engine::{ObservedPool, Plan, compute_status};
 use vmpool_kit::object::object_version;
 use vmpool_kit::passes::PassEnd;
@@ -33,7 +36,8 @@ use crate::pools::observe::{self, disk_counts, machine_counts};
 use crate::pools::pool_entry::{CachedPool, PoolEntry};
 use crate::pools::pool_key::PoolKey;
 use crate::pools::report::{
-    detached_disk_events, invalid_settings_event, problem_event, report_pass, unresolved_event,
+    blocked_healing_event, detached_disk_events, invalid_settings_event, problem_event, report_pass,
+    unresolved_event,
 };
 use crate::pools::waiting_storage::add_storage_problem;
 
@@ -183,7 +187,7 @@ async fn publish_pass_result<P: Platform>(
     let disks = disk_counts(snapshot, &pool.facts);
     let names = CachedNames { context, namespace: &pool.facts.namespace };
     let failure = combine_failures(state.status_conflict.failure(), state.memory.failure(), plan_failure);
-    let (status, detached, problem, availability, provisioning) = {
+    let (status, detached, problem, availability, provisioning, unhealthy, blocked_healing) = {
         let settings = context.settings.of_plans();
         let observed = ObservedPool::new(snapshot, &pool.facts, &[], settings, &state.memory, &names);
         let availability = Availability::of(&observed);
@@ -195,6 +199,8 @@ async fn publish_pass_result<P: Platform>(
             settings.limits_provisioning.then(|| {
                 (count_provisioning(&observed), DelayingLimit::from(find_delaying_limit(&observed)))
             }),
+            count_unhealthy(&observed),
+            describe_blocked_healing(&observed),
         )
     };
     applied.events.extend(detached_disk_events(&pool.facts, detached, &mut state.announced));
@@ -204,7 +210,11 @@ async fn publish_pass_result<P: Platform>(
     if let Some((machines, limit)) = provisioning {
         facts = facts.with_provisioning(machines, limit);
     }
+    if pool.facts.healing.is_some() {
+        facts = facts.with_health(unhealthy, blocked_healing.is_some());
+    }
     context.pool_counts.record(&PoolKey::of(&pool.facts), facts);
+    applied.events.extend(blocked_healing_event(&pool.facts, blocked_healing, &mut state.announced));
     applied.events.extend(unresolved_event(&pool.facts, &mut state.announced));
     applied.events.extend(invalid_settings_event(&pool.facts, &status, &mut state.announced));
     let unwritten = report_pass(context, pool, status, applied, state).await;

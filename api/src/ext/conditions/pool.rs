@@ -20,6 +20,8 @@ text_constants! {
     BLOCKED_BY_PROTECTION = "BlockedByProtection";
     /// Present and True while a limit on machines that have not been ready yet delays creates.
     PROVISIONING_LIMITED = "ProvisioningLimited";
+    /// Present and True while healing replaces no further machine, because too many are unhealthy.
+    HEALING_BLOCKED = "HealingBlocked";
     /// Present and True while machines of a pool with such a limit no longer count for it, because they have
     /// not been ready for too long.
     START_OVERDUE = "StartOverdue";
@@ -124,6 +126,8 @@ pub mod reason {
         MAX_PROVISIONING_REACHED = "MaxProvisioningReached";
         /// `ProvisioningLimited` is True: the limit of a storage class over all pools.
         STORAGE_CLASS_LIMIT_REACHED = "StorageClassLimitReached";
+        /// `HealingBlocked` is True.
+        TOO_MANY_UNHEALTHY = "TooManyUnhealthy";
         /// `StartOverdue` is True.
         START_TIMEOUT_EXCEEDED = "StartTimeoutExceeded";
         /// `ReplicaPaused` is True.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use vmpool_api::{GoDuration, Quantity, annotations};
 use vmpool_engine::condition::StatusCondition;
 use vmpool_engine::draining;
+use vmpool_engine::healing::setting::read_healing;
 use vmpool_engine::limits;
 use vmpool_engine::model::{ObjectId, PoolDiskTemplate, PublishedStatus, ScaleDownPolicy};
 use vmpool_engine::protection;
@@ -82,6 +83,7 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         object.metadata.annotations.as_ref(),
         &mut invalid_settings,
     );
+    let healing = read_healing(&spec.healing, object.metadata.annotations.as_ref(), &mut invalid_settings);
     let drain_timeout =
         draining::read_drain(&spec.drain, object.metadata.annotations.as_ref(), &mut invalid_settings);
     validation_errors.truncate(limits::VALIDATION_ERRORS);
@@ -99,6 +101,7 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         scale_down_policy: if validation_errors.is_empty() { policy } else { ScaleDownPolicy::Explicit },
         max_protection,
         max_provisioning,
+        healing,
         storage_classes: read_storage_classes(spec),
         drain_timeout,
         rollout,

@@ -54,6 +54,8 @@ pub struct PoolSettings {
     pub max_protection: Value,
     /// `spec.maxProvisioning`, raw: it is read together with the annotation.
     pub max_provisioning: Value,
+    /// `spec.healing`, raw: it is read together with the annotation.
+    pub healing: Value,
     /// `spec.drain`, raw: it is read together with the annotation.
     pub drain: Value,
     /// `spec.revisionHistoryLimit`, raw: it is read together with the annotation.
@@ -136,6 +138,7 @@ fn read_settings_with_errors(
         max_unavailable: strategy::read_disruption_budget(&spec["maxUnavailable"], &mut messages),
         max_protection: spec["maxProtection"].clone(),
         max_provisioning: spec[MAX_PROVISIONING_FIELD].clone(),
+        healing: spec["healing"].clone(),
         drain: spec["drain"].clone(),
         history_limit: spec[history_limit::FIELD].clone(),
         scale_in: strategy::read_scale_in_strategy(&spec["scaleInStrategy"], &mut messages),

@@ -3,6 +3,7 @@
 mod adoption;
 mod disks;
 mod failures;
+mod healing;
 mod kubevirt;
 mod leaders;
 mod limits;
