@@ -188,6 +188,44 @@ fn targets_of_the_scenario_may_be_removed(#[case] policy: &str) {
     assert_eq!(two_of(2, policy).terminating("b").found(&named("a"), &[]).len(), 1);
 }
 
+/// Five machines of a pool with healing, of which the first ones are not ready for a minute.
+fn healed(unready: usize) -> TestHistory {
+    let pool = json!({
+        "metadata": { "name": "pool" },
+        "spec": {
+            "replicas": 5, "scaleDownPolicy": "Explicit",
+            "healing": { "notReadyFor": "30s", "startTimeout": "30s", "replaceStuckAfter": "30s" } } });
+    let history = TestHistory::new().write(TestedKind::Pool, pool, false);
+    let named = ["a", "b", "c", "d", "e"].into_iter().enumerate();
+    let history = named.fold(history, |history, (place, name)| {
+        let mut object = machine(name);
+        object["status"]["phase"] = json!(if place < unready { "Degraded" } else { "Running" });
+        history.write(TestedKind::Machine, object, false)
+    });
+    history.later(60)
+}
+
+/// When the machine that is deleted in these histories was deleted.
+const HEALED_AT: i64 = 66;
+
+#[rstest]
+#[case::one_that_is_unhealthy(healed(2).stamped("a", "deletionTimestamp", HEALED_AT), &[])]
+#[case::one_that_is_ready(healed(2).stamped("c", "deletionTimestamp", HEALED_AT), &["I5"])]
+#[case::one_of_too_many(healed(3).stamped("a", "deletionTimestamp", HEALED_AT), &["I20"])]
+#[case::one_of_a_pool_without_healing(
+    two_of(2, "Explicit").later(60).stamped("b", "deletionTimestamp", HEALED_AT), &["I5"])]
+fn healing_may_remove(#[case] history: TestHistory, #[case] expected: &[&str]) {
+    assert_eq!(history.found(&UserActions::default(), &[]), expected);
+}
+
+#[rstest]
+#[case::stuck(40, &[])]
+#[case::about_to_go(5, &["I2"])]
+fn a_machine_may_be_created_in_the_place_of_one(#[case] seconds: i64, #[case] expected: &[&str]) {
+    let history = healed(2).stamped("a", "deletionTimestamp", HEALED_AT).later(seconds).machine("f");
+    assert_eq!(history.found(&UserActions::default(), &[]), expected);
+}
+
 fn three() -> TestHistory {
     two_of(3, "NewestFirst").machine("c")
 }
