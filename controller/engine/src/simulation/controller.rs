@@ -320,7 +320,12 @@ impl SimulatedController {
                 memory.machines.written(seen, now);
                 return self.machine_written(api, action, &machine);
             }
-            CommittedRequest::MachineDeleted(seen) => memory.machines.deleted(&seen.facts, now),
+            CommittedRequest::MachineDeleted(seen) => {
+                memory.machines.deleted(&seen.facts, now);
+                if let PoolAction::Delete { machine, reason: DeleteReason::NotReady } = action {
+                    memory.replace_unready(machine, now);
+                }
+            }
             CommittedRequest::Disk(seen) => {
                 let (id, is_lost) = (seen.facts.id.clone(), seen.facts.owner.is_none());
                 memory.disks.written(seen, now);

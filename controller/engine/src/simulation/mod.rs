@@ -5,10 +5,10 @@
 //! other clients of the same objects ([`world`], [`other_writers`]), admission policies
 //! ([`admission_policy`]), clients of targeted removals ([`removal_client`]), and the platform that mounts
 //! disks ([`platform`], [`disk_steps`]) or has instances, finalizers and preserved storage ([`instances`]).
-//! [`provisioning`] checks the limit on machines that have not been ready yet.
-//! The model runs in one thread, in an order that a list of steps determines. It checks the invariants at
-//! every committed write ([`api::Api::create`] and similar functions, [`retained_disks`]). After every
-//! sequence of steps the state must converge.
+//! [`provisioning`] checks the limit on machines that have not been ready yet, and [`healing`] the
+//! replacement of machines that are not ready. The model runs in one thread, in an order that a list of steps
+//! determines. It checks the invariants at every committed write ([`api::Api::create`] and similar functions,
+//! [`retained_disks`]). After every sequence of steps the state must converge.
 //!
 //! The model does not contain watches of one resource that disagree about the order of events, because
 //! Kubernetes guarantees one order. It does not contain concurrent requests of one leader: they are sent in
@@ -20,6 +20,7 @@ mod controller;
 mod convergence;
 mod disk_steps;
 mod exploration;
+mod healing;
 mod instances;
 mod other_writers;
 mod platform;

@@ -57,6 +57,17 @@ proptest! {
         run(naming, desired, 0, std::iter::once(SimulationStep::Limit(limit)).chain(steps)).map_err(TestCaseError::fail)?;
     }
 
+    /// I20.
+    #[test]
+    fn pools_with_healing_keep_the_invariants_and_converge(
+        naming in prop::sample::select(&[Naming::Random, Naming::Ordinal][..]),
+        desired in 0usize..9,
+        numbers in prop::collection::vec(any::<u32>(), 0..300),
+    ) {
+        let steps = numbers.into_iter().map(SimulationStep::from_number_with_healing);
+        run(naming, desired, 0, std::iter::once(SimulationStep::Heal(true)).chain(steps)).map_err(TestCaseError::fail)?;
+    }
+
     #[test]
     fn an_explicit_pool_loses_only_targets(
         desired in 1usize..9,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::admission_policy::ModelAdmissionPolicy;
 use super::api::{Api, BrokenInvariant};
 use super::controller::{RequestDelivery, SentRequest, SimulatedController};
+use super::healing::HEALING;
 use super::instances::can_finish;
 use super::removal_client::{ModelRemovalClient, RemovalStepResult};
 use super::request::InFlight;
@@ -266,6 +267,10 @@ impl EngineSimulation {
                 let limit = (machines > 0).then_some(ProvisioningLimit::Machines(machines));
                 self.api.edit_pool(|pool| pool.max_provisioning = limit);
                 self.tell(format_args!("owner: limits provisioning to {limit:?}"));
+            }
+            SimulationStep::Heal(on) => {
+                self.api.edit_pool(|pool| pool.healing = on.then_some(HEALING));
+                self.tell(format_args!("owner: turns healing {}", if on { "on" } else { "off" }));
             }
             SimulationStep::Policy(which) => self.set_scale_down_policy(which),
             SimulationStep::Quota(free) => {
