@@ -295,7 +295,8 @@ fn warn_overridden_annotation(setting: &AnnotatedField, pool: ReviewedPool<'_>, 
     let (value, annotation) = (setting.value(pool), pool.annotation(setting.annotation));
     let Some(text) = annotation.as_str().filter(|_| !value.is_null()) else { return };
     let read = |text: &str| (setting.parse_annotation)(text).ok();
-    let value = value.as_str().and_then(read).unwrap_or_else(|| value.clone());
+    let spelled = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let value = read(&spelled).unwrap_or_else(|| value.clone());
     if read(text).is_some_and(|stands_for| stands_for != value) {
         let detail = format!(
             "{} has another value, and the field overrides the annotation; remove the annotation",
