@@ -157,6 +157,37 @@ fn two_removals_of_the_same_machines_count_once_in_any_order() {
     }
 }
 
+#[test]
+fn a_machine_that_is_not_ready_is_replaced_while_its_deletion_does_not_end() {
+    let mut world = EngineSimulation::new(Naming::Random, 4, 0);
+    let mut take = |steps: &[SimulationStep]| {
+        for step in steps {
+            world.step(*step).unwrap();
+        }
+        let leaving = world.api.pool_machines().filter(|machine| machine.terminating).count();
+        (world.api.pool_machines().count(), leaving)
+    };
+    let observe = [SimulationStep::WatchMachines(99), SimulationStep::WatchDisks(99), SimulationStep::Pass];
+    let act = [SimulationStep::Act(RequestDelivery::Answered); 4];
+    take(&four(0));
+    take(&[0, 1, 2, 3].map(SimulationStep::Toggle));
+    take(&[SimulationStep::Heal(true), SimulationStep::Wait(15)]);
+    take(&observe);
+    take(&[SimulationStep::Toggle(0)]);
+    take(&observe);
+    assert_eq!(take(&act), (4, 0), "not yet");
+    take(&[SimulationStep::Wait(6)]);
+    take(&observe);
+    assert_eq!(take(&act), (4, 1));
+    take(&observe);
+    assert_eq!(take(&act), (4, 1), "it is being deleted");
+    take(&[SimulationStep::Wait(9)]);
+    take(&observe);
+    assert_eq!(take(&act), (5, 1), "it counts as gone");
+    world.settle().unwrap();
+    assert_eq!(world.api.pool_machines().count(), 4);
+}
+
 /// A fixed sequence of pseudo-random numbers: SplitMix64.
 fn seeded(mut seed: u64) -> impl Iterator<Item = u32> {
     std::iter::repeat_with(move || {
