@@ -27,6 +27,9 @@ use std::collections::BTreeMap;
 #[kube(derive = "Default")]
 #[kube(derive = "PartialEq")]
 pub struct VirtualMachinePoolSpec {
+    /// How machines with hooks end. A hook is an annotation of a machine with the prefix drain.vmpool.dev/. Before the controller deletes or restarts such a machine, it waits until all hooks are released. It overrides the annotation vmpool.dev/drain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<VirtualMachinePoolDrain>,
     /// When the controller replaces machines that are not ready. Without it, it replaces none; an empty object turns it on. It overrides the annotation vmpool.dev/healing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healing: Option<VirtualMachinePoolHealing>,
@@ -36,6 +39,9 @@ pub struct VirtualMachinePoolSpec {
     /// How many machines may exist that have not been ready yet. The controller creates no further machine while that many exist; a machine counts for at most 30 minutes. A number from 1, or a percentage of replicas from 1% to 100%, rounded up. Without it, the pool has no limit. It overrides the annotation vmpool.dev/max-provisioning.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxProvisioning")]
     pub max_provisioning: Option<IntOrPercent>,
+    /// After how many seconds without progress the pool is stalled. The condition Stalled is then True, with the cause. Progress is a machine that became ready, was updated, created or deleted. The default is 600. It overrides the annotation vmpool.dev/progress-deadline-seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "progressDeadlineSeconds")]
+    pub progress_deadline_seconds: Option<i32>,
     /// The desired number of machines. Users, autoscalers and targeted removals change it, and the controller never does. The default is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
@@ -54,6 +60,17 @@ pub struct VirtualMachinePoolSpec {
     /// The template from which the controller creates every machine of the pool.
     #[serde(rename = "virtualMachineTemplate")]
     pub virtual_machine_template: VirtualMachinePoolVirtualMachineTemplate,
+}
+
+/// How machines with hooks end. A hook is an annotation of a machine with the prefix drain.vmpool.dev/. Before the controller deletes or restarts such a machine, it waits until all hooks are released. It overrides the annotation vmpool.dev/drain.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolDrain {
+    /// The longest time for which the controller waits for the hooks of a machine, a duration from 0s to 24h. The default is 10m. With 0s, it does not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
+    /// Fields that this crate does not know. They are written as they were read.
+    #[serde(flatten)]
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
 }
 
 /// When the controller replaces machines that are not ready. Without it, it replaces none; an empty object turns it on. It overrides the annotation vmpool.dev/healing.
@@ -148,6 +165,9 @@ pub struct VirtualMachinePoolStatus {
     /// Name of the current revision: that of the template, or the one that spec.rollout.revision names. A machine has it as a label when the revision is in effect.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "desiredTemplateHash")]
     pub desired_template_hash: Option<String>,
+    /// The number of machines that drain: their guests finish their work before the controller deletes or restarts the machines. Absent if it is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "drainingReplicas")]
+    pub draining_replicas: Option<i32>,
     /// The number behind the name of the next machine. A new leader goes on from it, so that the name of a former machine does not return.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "nextMachineNumber")]
     pub next_machine_number: Option<i64>,

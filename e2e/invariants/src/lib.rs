@@ -22,6 +22,7 @@
 //! | I20 healing removes no ready machine, and none while too many are unhealthy | [`removal`] | history |
 
 pub mod disk_collection;
+pub mod draining;
 pub mod finalizers;
 pub mod foreign_objects;
 pub mod image_references;
@@ -70,6 +71,7 @@ pub fn check_history(
 ) -> Vec<Violation> {
     let mut found = removal::check_machine_removals(history, actions);
     found.extend(protection::check_protection(history, actions));
+    found.extend(draining::check_draining(history, actions));
     found.extend(machine_count::check_machine_count(history, actions));
     found.extend(provisioning::check_provisioning(history, actions));
     found.extend(targeted_removal::check_targeted_removals(history, actions));

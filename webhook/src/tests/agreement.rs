@@ -48,6 +48,7 @@ const EQUIVALENTS: &[(&str, &[Rule])] = &[
     ("ttl must be longer than zero", &[Rule::BadTtl]),
     ("maxUnavailable must be a number of machines from 1", &[Rule::MaxUnavailable]),
     ("maxProtection must be a duration from 1m to 720h", &[Rule::MaxProtection]),
+    ("drain.timeout must be a duration from 0s to 24h", &[Rule::Drain]),
     ("maxProvisioning must be a number of machines from 1", &[Rule::MaxProvisioning]),
     ("healing.notReadyFor must be a duration", &[Rule::Healing]),
     ("healing.startTimeout must be a duration", &[Rule::Healing]),

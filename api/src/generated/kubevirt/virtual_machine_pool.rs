@@ -32,6 +32,9 @@ pub struct VirtualMachinePoolSpec {
     /// Replaces machines that fail to start. Without it the controller replaces no machines; an empty object enables it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autohealing: Option<VirtualMachinePoolAutohealing>,
+    /// How machines with hooks end. A hook is an annotation of a machine with the prefix drain.vmpool.dev/. Before the controller deletes or restarts such a machine, it waits until all hooks are released. It overrides the annotation vmpool.dev/drain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<VirtualMachinePoolDrain>,
     /// When the controller replaces machines that are not ready. Without it, it replaces none; an empty object turns it on. It overrides the annotation vmpool.dev/healing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healing: Option<VirtualMachinePoolHealing>,
@@ -53,6 +56,9 @@ pub struct VirtualMachinePoolSpec {
     /// Whether the controller leaves the pool as it is. It creates, deletes and updates no machines while this is true. Without it false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
+    /// After how many seconds without progress the pool is stalled. The condition Stalled is then True, with the cause. Progress is a machine that became ready, was updated, created or deleted. The default is 600. It overrides the annotation vmpool.dev/progress-deadline-seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "progressDeadlineSeconds")]
+    pub progress_deadline_seconds: Option<i32>,
     /// Desired number of machines. Users, autoscalers and targeted removals change it; the controller does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
@@ -89,6 +95,17 @@ pub struct VirtualMachinePoolAutohealing {
     pub unknown_fields: BTreeMap<String, serde_json::Value>,
 }
 
+/// How machines with hooks end. A hook is an annotation of a machine with the prefix drain.vmpool.dev/. Before the controller deletes or restarts such a machine, it waits until all hooks are released. It overrides the annotation vmpool.dev/drain.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolDrain {
+    /// The longest time for which the controller waits for the hooks of a machine, a duration from 0s to 24h. The default is 10m. With 0s, it does not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
+    /// Fields that this crate does not know. They are written as they were read.
+    #[serde(flatten)]
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
+}
+
 /// When the controller replaces machines that are not ready. Without it, it replaces none; an empty object turns it on. It overrides the annotation vmpool.dev/healing.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachinePoolHealing {
@@ -118,6 +135,9 @@ pub struct VirtualMachinePoolNameGeneration {
     /// Whether the names of Secrets with the metadata of cloud-init get the ordinal. Without it false. The annotation vmpool.dev/name-generation can replace it.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToMetaDataSecretRefs")]
     pub append_index_to_meta_data_secret_refs: Option<bool>,
+    /// Whether the names of ResourceClaims get the ordinal. Names of ResourceClaimTemplates stay. Without it false. The annotation vmpool.dev/name-generation can replace it.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToResourceClaimRefs")]
+    pub append_index_to_resource_claim_refs: Option<bool>,
     /// Whether the names of Secrets in volumes, also those for cloud-init, get the ordinal. Without it false.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToSecretRefs")]
     pub append_index_to_secret_refs: Option<bool>,
@@ -258,6 +278,9 @@ pub struct VirtualMachinePoolStatus {
     /// Name of the ControllerRevision with the current template.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "currentRevision")]
     pub current_revision: Option<String>,
+    /// Number of machines that drain: their guests finish their work before the controller deletes or restarts the machines. Absent if it is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "drainingReplicas")]
+    pub draining_replicas: Option<i32>,
     /// How many machines autohealing has replaced since the pool was created.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "healedReplicas")]
     pub healed_replicas: Option<i64>,

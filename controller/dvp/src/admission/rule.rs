@@ -57,6 +57,7 @@ rules! {
     machines than replicas";
     EmptiedPool "W17" Warning Update "replicas does not go to zero";
     MaxProtection "W24" Invalid Rollout "maxProtection is a duration from 1m to 720h";
+    ProgressDeadline "W28" Invalid Rollout "progressDeadlineSeconds is a number of seconds from 1";
     MaxProvisioning "W26" Invalid Rollout "maxProvisioning is a number from 1, or a percentage from 1% to 100%";
     Healing "W32" Invalid Rollout "healing has durations from 1s to 24h, and maxUnhealthy is a number from 1 or a \
     percentage";

@@ -1,5 +1,5 @@
-//! Healing: the controller removes no ready and no protected machine, and more machines exist only while
-//! others are stuck.
+//! Healing: the controller removes no ready and no protected machine, none while too many are unhealthy, and
+//! more machines exist only while others are stuck.
 
 use std::time::Duration;
 
@@ -9,6 +9,8 @@ use super::api::{Api, BrokenInvariant, RequestBasis, RequestRefusal, check_invar
 use crate::healing::setting::HealingPolicy;
 use crate::ledger::VersionedFacts;
 use crate::model::{Machine, MachineActivity, ObjectId};
+use crate::plan::{DeleteReason, ObservedPool};
+use crate::{Plan, PoolAction};
 
 /// Times that are short beside a simulation.
 pub(super) const HEALING: HealingPolicy = HealingPolicy {
@@ -59,4 +61,36 @@ impl Api {
         let stuck = self.pool_machines().filter(|machine| is_stuck(machine)).count();
         stuck.min(limits.max().unwrap_or_default())
     }
+}
+
+/// I20, for a plan: it replaces machines only while no more than `maxUnhealthy` are unhealthy in the state
+/// that it was computed from, and at most as many at once as that and the disruption budget allow. Machines
+/// of which only the memory of the controller shows since when they are not ready do not count here.
+pub(super) fn check_healing_plan(observed: &ObservedPool<'_>, plan: &Plan) -> Result<(), BrokenInvariant> {
+    let heals =
+        |action: &&PoolAction| matches!(action, PoolAction::Delete { reason: DeleteReason::NotReady, .. });
+    let healed = plan.actions.iter().filter(heals).count();
+    if healed == 0 {
+        return Ok(());
+    }
+    let pool = observed.pool;
+    let limit = pool.healing.map_or(0, |healing| healing.ceiling(pool.desired));
+    let unhealthy =
+        observed.pool_machines().filter(|machine| is_reported_unhealthy(observed, machine)).count();
+    check_invariant(unhealthy <= limit, || {
+        format!("I20: {healed} machines are replaced while {unhealthy} are unhealthy and {limit} may be")
+    })?;
+    let width = pool.rollout.budget.of(pool.desired).min(limit);
+    check_invariant(healed <= width, || format!("I21: {healed} machines are replaced where {width} may be"))
+}
+
+/// Whether the machine is unhealthy by the time that the platform reports.
+fn is_reported_unhealthy(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
+    let has_lasted =
+        |since: jiff::Timestamp, time: Duration| observed.now.duration_since(since).unsigned_abs() >= time;
+    let since = machine.start_health.not_ready_since;
+    !machine.terminating
+        && machine.activity == MachineActivity::NotRunning
+        && has_lasted(machine.created, HEALING.start_timeout)
+        && since.is_some_and(|since| has_lasted(since, HEALING.not_ready_for))
 }

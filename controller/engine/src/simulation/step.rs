@@ -37,6 +37,8 @@ pub(super) enum SimulationStep {
     RemovalClientExits(usize),
     /// A user protects a machine, or takes the protection off.
     Protect(usize),
+    /// The owner of a hook acts on a machine.
+    Hook(usize),
     Wait(usize),
     /// An administrator creates or deletes policies that take the owner from created objects.
     Policies(usize),
@@ -44,6 +46,8 @@ pub(super) enum SimulationStep {
     TakeAll,
     /// A user limits provisioning to this number of machines; 0 for no limit.
     Limit(usize),
+    /// The guest or the node of a machine fails, as the platform reports it.
+    Fail(usize),
     /// A user turns healing on or off.
     Heal(bool),
     /// A step on retained disks.
@@ -70,7 +74,17 @@ impl SimulationStep {
         let (kind, argument) = (number % 128, usize::try_from(number / 128).expect("small"));
         match kind.checked_sub(120) {
             Some(0) => Self::Heal(!argument.is_multiple_of(4)),
+            Some(1..=3) => Self::Fail(argument),
             Some(_) => Self::Toggle(argument),
+            None => Self::of(kind, argument),
+        }
+    }
+
+    /// The same, with owners of hooks.
+    pub(super) fn from_number_with_hooks(number: u32) -> Self {
+        let (kind, argument) = (number % 134, usize::try_from(number / 134).expect("small"));
+        match kind.checked_sub(120) {
+            Some(_) => Self::Hook(argument),
             None => Self::of(kind, argument),
         }
     }

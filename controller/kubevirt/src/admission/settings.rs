@@ -6,6 +6,9 @@ use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
 use vmpool_api::{DurationError, GoDuration, Share, ShareError};
 use vmpool_engine::draining::{DRAIN, DRAIN_FIELD, parse_drain};
 use vmpool_engine::healing::setting::{HEALING, HEALING_FIELD, parse_annotated_healing, parse_healing};
+use vmpool_engine::progress::{
+    PROGRESS_DEADLINE, PROGRESS_DEADLINE_FIELD, parse_progress_deadline, parse_progress_deadline_text,
+};
 use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
 use vmpool_engine::scale_up::provisioning_limit::{
     MAX_PROVISIONING, MAX_PROVISIONING_FIELD, describe_share_error,
@@ -19,7 +22,7 @@ use super::pool::KubeVirtPoolView;
 use super::rule::Rule;
 
 /// The fields of the spec that this version of vmpool knows.
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 16] = [
     "autohealing",
     DRAIN_FIELD,
     HEALING_FIELD,
@@ -29,6 +32,7 @@ const KNOWN: [&str; 15] = [
     "maxUnavailable",
     "nameGeneration",
     "paused",
+    PROGRESS_DEADLINE_FIELD,
     "replicas",
     history_limit::FIELD,
     "scaleInStrategy",
@@ -69,6 +73,33 @@ pub(super) fn check_max_protection(
         let reason = "it is not a duration from 1m to 720h";
         findings.refuse(Rule::MaxProtection, path, limit, reason, "use for example 24h, or remove it");
     }
+}
+
+/// The field and the annotation of the progress deadline, as far as they change.
+pub(super) fn check_progress_deadline(
+    old: Option<KubeVirtPoolView<'_>>,
+    new: KubeVirtPoolView<'_>,
+    findings: &mut Findings,
+) {
+    let mut check = |path: String, value: &Value, before: Option<&Value>, is_valid: bool| {
+        if !(value.is_null() || before == Some(value) || is_valid) {
+            let reason = "it is not a whole number of seconds from 1";
+            findings.refuse(
+                Rule::ProgressDeadline,
+                path,
+                value,
+                reason,
+                "use for example 1800, or remove it",
+            );
+        }
+    };
+    let (field, annotation) = (new.part(PROGRESS_DEADLINE_FIELD), new.annotation(PROGRESS_DEADLINE));
+    let before = old.map(|old| old.part(PROGRESS_DEADLINE_FIELD));
+    let is_valid = parse_progress_deadline(field).is_ok();
+    check(format!("spec.{PROGRESS_DEADLINE_FIELD}"), field, before, is_valid);
+    let before = old.map(|old| old.annotation(PROGRESS_DEADLINE));
+    let is_valid = annotation.as_str().is_some_and(|text| parse_progress_deadline_text(text).is_ok());
+    check(format!("metadata.annotations[{PROGRESS_DEADLINE}]"), annotation, before, is_valid);
 }
 
 /// The field and the annotation that limit provisioning, as far as they change.
@@ -190,8 +221,8 @@ pub(super) fn check_annotated_names(
             format!("metadata.annotations[{NAME_GENERATION}]"),
             &Value::from(name),
             "there is no such setting",
-            "use setHostnameToVMName, appendIndexToSysprepRefs and appendIndexToMetaDataSecretRefs, with commas between \
-             them",
+            "use setHostnameToVMName, appendIndexToSysprepRefs, appendIndexToMetaDataSecretRefs and \
+             appendIndexToResourceClaimRefs, with commas between them",
         );
     }
 }

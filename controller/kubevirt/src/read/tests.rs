@@ -43,6 +43,7 @@ fn a_recorded_pool_is_read_with_the_defaults() {
             healing: Value::Null,
             drain: Value::Null,
             max_protection: Value::Null,
+            progress_deadline: Value::Null,
             max_provisioning: Value::Null,
             history_limit: Value::Null,
             scale_in: ScaleIn {

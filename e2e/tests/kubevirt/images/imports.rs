@@ -76,7 +76,7 @@ fn an_image_is_downloaded_verified_and_published() {
 
 #[test]
 fn an_image_is_cloned_from_a_snapshot_and_a_claim_of_its_namespace() {
-    with_images("image-clones", &[], async |world| {
+    with_images("image-copies", &[], async |world| {
         let place = &world.place;
         place.put(http("debian", "disk.raw")).await?;
         world.until_ready("debian").await?;

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
+use crate::draining::{DrainHook, DrainMark, DrainReason, Draining};
 use crate::model::{DisruptionBudget, MachineActivity, ScaleDownPolicy};
 use crate::protection::Protection;
 use crate::testing::{PoolWorld, deleted_machines, numbered_machine_name, observation_time};
@@ -130,6 +131,22 @@ fn a_protected_machine_waits_and_the_plan_says_so() {
         matches!(blocker, Blocker::Protection { step: ProtectedStep::Replacement, until: Some(_), .. })
     };
     assert!(plan.blockers.iter().any(is_protected), "{:?}", plan.blockers);
+}
+
+/// Its guest does no work that could end.
+#[test]
+fn a_draining_machine_that_is_unhealthy_is_replaced_without_its_hooks() {
+    for reason in [DrainReason::ScaleDown, DrainReason::Rollout] {
+        let world = world(1).edit(&numbered_machine_name(0), |machine| {
+            let timeout = Duration::from_mins(10);
+            let mark = DrainMark::begin(&machine.id.uid, reason, observation_time(), timeout);
+            let hook = DrainHook { name: "job".into(), value: "".into() };
+            machine.draining = Some(Arc::new(Draining { hooks: vec![hook], mark: Some(mark) }));
+        });
+        let plan = world.plan();
+        assert_eq!(deleted_machines(&plan), names(0..1));
+        assert!(!plan.actions.iter().any(|action| matches!(action, crate::PoolAction::EndDrain { .. })));
+    }
 }
 
 #[test]
