@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::UserActions;
 use super::health_setting::HealthSetting;
 use super::timeline::DesiredState;
 use crate::object::{JsonObject, TestedKind};
@@ -48,16 +49,18 @@ impl UnreadyMachines {
         states: &[&DesiredState],
         before: &RecordedState,
         at: Timestamp,
+        actions: &UserActions,
     ) -> HealingVerdict {
+        let (early, late) = (TOLERANCE + actions.clocks_ahead, TOLERANCE + actions.health_unseen_for);
         let active = states.iter().filter(|state| !state.paused).filter_map(|state| state.health);
         let settings: Vec<HealthSetting> =
-            active.filter(|setting| self.is_unhealthy(machine, setting, at, TOLERANCE)).collect();
+            active.filter(|setting| self.is_unhealthy(machine, setting, at, early)).collect();
         let Some(limit) = settings.iter().map(|setting| setting.max_unhealthy).max() else {
             return HealingVerdict::NotUnhealthy;
         };
         // Only machines that every reader finds unhealthy.
         let is_surely = |other: &&JsonObject| {
-            let is_unhealthy = |setting| self.is_unhealthy(other, setting, at, -TOLERANCE);
+            let is_unhealthy = |setting| self.is_unhealthy(other, setting, at, -late);
             !other.is_terminating() && settings.iter().all(is_unhealthy)
         };
         let others = before.owned_by(TestedKind::Machine, machine.owner_uid()).filter(is_surely);
@@ -108,12 +111,14 @@ pub(super) fn count_stuck_machines(
     pool: &str,
     states: &[&DesiredState],
     at: Timestamp,
+    actions: &UserActions,
 ) -> usize {
+    let tolerance = TOLERANCE + actions.clocks_ahead;
     let stuck_of = |setting: HealthSetting| {
         let after = setting.replace_stuck_after?;
         let is_stuck = |machine: &&JsonObject| {
             let deleted: Option<Timestamp> = machine.text("/metadata/deletionTimestamp").parse().ok();
-            deleted.is_some_and(|deleted| at.duration_since(deleted) + TOLERANCE >= after)
+            deleted.is_some_and(|deleted| at.duration_since(deleted) + tolerance >= after)
         };
         Some(before.owned_by(TestedKind::Machine, pool).filter(is_stuck).count().min(setting.max_unhealthy))
     };

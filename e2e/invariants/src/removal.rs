@@ -42,7 +42,7 @@ pub fn check_machine_removals(history: &RecordedHistory, actions: &UserActions) 
         if replacements.allows(former, &states) {
             return;
         }
-        let healing = unready.judge(former, &states, before, change.at);
+        let healing = unready.judge(former, &states, before, change.at, actions);
         if matches!(healing, HealingVerdict::Allowed) {
             return;
         }

@@ -218,6 +218,22 @@ fn healing_may_remove(#[case] history: TestHistory, #[case] expected: &[&str]) {
     assert_eq!(history.found(&UserActions::default(), &[]), expected);
 }
 
+#[test]
+fn healing_may_judge_by_another_clock_and_before_it_sees_all_machines() {
+    let delete = |unready: usize, name: &str| healed(unready).stamped(name, "deletionTimestamp", HEALED_AT);
+    let unseen = UserActions { health_unseen_for: SignedDuration::from_mins(2), ..UserActions::default() };
+    assert_eq!(delete(3, "a").found(&unseen, &[]), [""; 0]);
+    assert_eq!(delete(3, "d").found(&unseen, &[]), ["I5"]);
+    // The machine has not been ready for some seconds.
+    let mut degraded = machine("e");
+    degraded["status"]["phase"] = json!("Degraded");
+    let early = healed(0).write(TestedKind::Machine, degraded, false).later(5);
+    let early = early.stamped("e", "deletionTimestamp", HEALED_AT + 6);
+    assert_eq!(early.found(&UserActions::default(), &[]), ["I5"]);
+    let ahead = UserActions { clocks_ahead: SignedDuration::from_secs(30), ..UserActions::default() };
+    assert_eq!(early.found(&ahead, &[]), [""; 0]);
+}
+
 #[rstest]
 #[case::stuck(40, &[])]
 #[case::about_to_go(5, &["I2"])]
@@ -899,6 +915,17 @@ fn provisioning(limit: &Value) -> TestHistory {
     TestHistory::new().write(TestedKind::Pool, pool, false).later(10).machine("a").machine("b")
 }
 
+/// The same for a pool with healing, a minute after the creation of the machines.
+fn provisioning_with_healing(start_timeout: &str) -> TestHistory {
+    let pool = json!({
+        "metadata": { "name": "pool" },
+        "spec": {
+            "replicas": 4, "scaleDownPolicy": "NewestFirst", "maxProvisioning": 2,
+            "healing": { "startTimeout": start_timeout } } });
+    let history = TestHistory::new().write(TestedKind::Pool, pool, false).later(10);
+    history.stamped("a", "creationTimestamp", 11).stamped("b", "creationTimestamp", 12).later(60)
+}
+
 fn in_phase(history: TestHistory, name: &str, phase: &str) -> TestHistory {
     let mut object = machine(name);
     object["status"] = json!({ "phase": phase });
@@ -917,6 +944,8 @@ fn in_phase(history: TestHistory, name: &str, phase: &str) -> TestHistory {
     in_phase(in_phase(provisioning(&json!(2)), "a", "Running"), "a", "Pending").machine("c"), false
 )]
 #[case::after_a_machine_was_stopped(in_phase(provisioning(&json!(2)), "a", "Stopped").machine("c"), false)]
+#[case::after_the_start_timeout_of_healing(provisioning_with_healing("30s").machine("c"), false)]
+#[case::before_the_start_timeout_of_healing(provisioning_with_healing("5m").machine("c"), true)]
 #[case::after_a_machine_was_deleted(provisioning(&json!(2)).removed("a").machine("c"), false)]
 fn machines_that_may_be_created_while_others_provision(
     #[case] history: TestHistory,
