@@ -79,6 +79,9 @@ pub mod annotations {
     /// On pools of all platforms: for how long a machine may drain, as JSON, for example `{"timeout":
     /// "10m"}`.
     pub const DRAIN: &str = "vmpool.dev/drain";
+    /// On pools of all platforms: when healing replaces machines that are not ready, as JSON, for example
+    /// `{"notReadyFor": "5m"}`.
+    pub const HEALING: &str = "vmpool.dev/healing";
     /// On pools of all platforms: the longest time for which a machine can be protected, for example `24h`.
     pub const MAX_PROTECTION: &str = "vmpool.dev/max-protection";
     /// On pools of all platforms: how many machines may exist that have not been ready yet, for example `5`

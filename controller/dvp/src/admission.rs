@@ -80,6 +80,7 @@ impl Rules for DvpRules {
                 "spec.maxProtection",
                 "spec.progressDeadlineSeconds",
                 "spec.maxProvisioning",
+                "spec.healing",
                 "spec.drain",
                 "status.replicas",
             ],

@@ -91,6 +91,7 @@ pub(super) struct DvpPoolSpec {
     pub(super) max_protection: Value,
     pub(super) progress_deadline_seconds: Value,
     pub(super) max_provisioning: Value,
+    pub(super) healing: Value,
     pub(super) drain: Value,
 }
 
@@ -247,6 +248,8 @@ pub(super) struct MachineStats {
 pub(super) struct PhaseTransition {
     #[serde(deserialize_with = "lenient_value")]
     pub(super) phase: String,
+    #[serde(deserialize_with = "lenient_value")]
+    pub(super) timestamp: Option<Timestamp>,
 }
 
 /// Only the fields that vmpool reads. DVP conditions may lack fields that the standard type requires.

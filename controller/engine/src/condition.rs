@@ -52,6 +52,8 @@ status_texts!(
         InvalidSettings => "InvalidSettings",
         /// Present and True while the protection of machines blocks a step of the controller.
         BlockedByProtection => "BlockedByProtection",
+        /// Present and True while healing replaces no further machine, because too many are unhealthy.
+        HealingBlocked => "HealingBlocked",
         /// Present and True while a limit on machines that have not been ready yet delays creates.
         ProvisioningLimited => "ProvisioningLimited",
         /// Present and True while machines of a pool with such a limit no longer count for it, because they
@@ -160,6 +162,8 @@ status_texts!(
         UnreadableSettings => "UnreadableSettings",
         /// `BlockedByProtection` is True.
         ProtectedMachines => "ProtectedMachines",
+        /// `HealingBlocked` is True.
+        TooManyUnhealthy => "TooManyUnhealthy",
         /// `ProvisioningLimited` is True: the limit of the pool.
         MaxProvisioningReached => "MaxProvisioningReached",
         /// `ProvisioningLimited` is True: the limit of a storage class over all pools.

@@ -24,7 +24,7 @@
 //! | Why was this machine removed, or why does the surplus stay? | [`scale_down`] |
 //! | Why was this machine created, and why does it have this name? | [`scale_up`] |
 //! | Why was this machine updated or restarted, or why was it not? | `rollout` |
-//! | Why was this machine replaced? | `healing` |
+//! | Why was this machine replaced? | [`healing`] |
 //! | Why does this machine have this disk, and why was a disk deleted? | `disks` |
 //! | Which revision does the template have, and which revisions are stored? | [`revisions`] |
 //! | Which machines belong to this pool? | [`membership`] |
@@ -47,15 +47,17 @@
 //! 2. facts, stored records and limits: [`activity`], [`revisions`], [`condition`], [`scale_up::names`],
 //!    [`scale_up::provisioning_limit`], [`scale_up::class_slots`], [`scale_down::removal`], [`failure`],
 //!    [`backoff`], [`limits`], [`membership::losses`], [`selector`], [`copied_pool`], [`protection`], [`progress`],
-//!    `draining` without its planner, [`admission`] (which no other part uses);
+//!    [`healing::setting`], `draining` without its planner, [`admission`] (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts; `scale_down::policy`, which compares machines and which
 //!    pools contain;
 //! 4. [`ledger`], `plan::action`, `plan::blocker`, and what the memory keeps for one folder:
-//!    `rollout::attempts`, `rollout::overridden`, `rollout::requested_restarts`, `healing::start_failures`;
+//!    `rollout::attempts`, `rollout::overridden`, `rollout::requested_restarts`, `healing::start_failures`,
+//!    `healing::unready`;
 //! 5. [`memory`];
 //! 6. `plan::observed` and `plan::result`: the input and the output of planning;
 //! 7. shared parts of planners: `disks::allocation`, `rollout::progress`, `membership::adoption`,
-//!    `scale_down::reservations`, `scale_up::provisioning`, `protection::protected` and smaller ones;
+//!    `scale_down::reservations`, `scale_up::provisioning`, `protection::protected`, `healing::stuck` and
+//!    smaller ones;
 //! 8. the planners, which [`mod@plan`] lists. In `scale_up`, `create` imports `membership::loss_limits`, and
 //!    `membership::finalizers` imports the planner of `revisions`;
 //! 9. [`plan_pass()`] and [`compute_status()`].
@@ -88,7 +90,7 @@ pub mod copied_pool;
 mod disks;
 pub mod draining;
 pub mod failure;
-mod healing;
+pub mod healing;
 mod ids;
 pub mod ledger;
 pub mod limits;

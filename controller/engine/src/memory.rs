@@ -12,10 +12,11 @@ use crate::backoff::Backoff;
 use crate::condition::{ConditionType, StatusCondition};
 use crate::failure::{FailureReason, PoolFailure};
 use crate::healing::start_failures::StartFailures;
+use crate::healing::unready::UnreadyMachines;
 use crate::ids::{ObjectId, Uid};
 use crate::ledger::{Ledger, REQUEST_TIMEOUT};
 use crate::membership::losses::Losses;
-use crate::model::{Disk, Machine, Pool};
+use crate::model::{Disk, Machine, Naming, Pool};
 use crate::plan::action::{ApplyStage, WantedWrites};
 use crate::plan::blocker::Blocker;
 use crate::progress::{PoolDistance, ProgressClock};
@@ -69,6 +70,8 @@ pub struct PassMemory {
     healed_machines: u64,
     /// Machines that do not start.
     pub start_failures: StartFailures,
+    /// Machines that are not ready.
+    pub(crate) unready: UnreadyMachines,
     /// Machines that the pool created and that did not stay in it.
     pub machine_losses: Losses,
     /// The same for disks.
@@ -111,6 +114,7 @@ impl PassMemory {
         let published = pool.published.summary.as_ref().map_or(0, |summary| summary.healed);
         self.healed_machines = self.healed_machines.max(published);
         self.first_pass.get_or_insert(uptime);
+        self.start_failures.names_recur = pool.naming == Naming::Ordinal;
         self.next_number = self.next_number.max(recorded_number(pool));
         if !(self.reservations.is_empty() && pool.record.is_empty()) {
             let requests = pool.record.requests();
@@ -183,6 +187,7 @@ impl PassMemory {
     ) {
         self.rollout_attempts.observe(machines.clone(), uptime);
         self.start_failures.observe(machines.clone(), uptime);
+        self.unready.observe(machines.clone(), uptime);
         self.overridden.observe(machines.clone(), self.generation);
         let mut problems = BTreeMap::new();
         let may_have_one = |machine: &&Arc<Machine>| {
@@ -272,6 +277,11 @@ impl PassMemory {
         if self.healed.insert(machine.uid.clone()) {
             self.healed_machines = self.healed_machines.saturating_add(1);
         }
+        self.start_failures.replaced(&machine.name, uptime);
+    }
+
+    /// Records that a machine was deleted because it was not ready for too long.
+    pub fn replace_unready(&mut self, machine: &ObjectId, uptime: Duration) {
         self.start_failures.replaced(&machine.name, uptime);
     }
 

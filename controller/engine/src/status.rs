@@ -6,6 +6,7 @@ mod blocked;
 mod counts;
 mod detached;
 mod distance;
+mod healing;
 mod live_updates;
 mod numbers;
 mod overridden;
@@ -32,6 +33,7 @@ use blocked::BlockedSteps;
 use counts::MachineCounts;
 pub use detached::{DetachedDiskLink, DetachedDiskReport, find_detached_disks};
 pub use distance::measure_distance;
+pub use healing::describe_blocked_healing;
 pub use phase::PoolPhase;
 pub use problem::{StartProblem, first_start_problem, machine_waiting_for_storage};
 pub use provisioning::find_delaying_limit;
@@ -149,10 +151,13 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
     }
     let protected = protection::blocked_by_protection_condition(observed);
     let limited = provisioning::provisioning_limited_condition(observed);
-    let waits = protected.iter().chain(&limited).map(|condition| condition.message.clone()).collect();
+    let healing = healing::healing_blocked_condition(observed);
+    let waits =
+        protected.iter().chain(&limited).chain(&healing).map(|condition| condition.message.clone()).collect();
     wanted.extend(phase::phase_conditions(observed, &counts, failure, overridden, waits));
     wanted.extend(protected);
     wanted.extend(limited);
+    wanted.extend(healing);
     wanted.extend(provisioning::start_overdue_condition(observed));
     let conditions =
         merge_conditions(wanted, &pool.published.conditions, observed.now, summary.observed_generation);

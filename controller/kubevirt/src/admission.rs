@@ -79,6 +79,7 @@ impl Rules for KubevirtRules {
                 "spec.maxProtection",
                 "spec.progressDeadlineSeconds",
                 "spec.maxProvisioning",
+                "spec.healing",
                 "spec.drain",
                 "spec.revisionHistoryLimit",
                 "spec.scaleInStrategy",

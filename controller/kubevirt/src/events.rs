@@ -43,6 +43,7 @@ impl Wording for KubeVirtWording {
             DeleteReason::StorageChanged { preserved: false } => {
                 " and its DataVolumes, because dataVolumeTemplates changed; the pool creates it again with new DataVolumes"
             }
+            DeleteReason::NotReady => ", which was not ready for too long; another machine takes its place",
             DeleteReason::Unhealthy => " and its DataVolumes, because it does not start",
         };
         format!("Deleted VM {namespace}/{machine} with uid {}{why}", machine.uid)

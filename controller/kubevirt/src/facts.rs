@@ -6,6 +6,7 @@ mod machine;
 use vmpool_api::kubevirt::annotations;
 use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
 use vmpool_engine::draining;
+use vmpool_engine::healing::setting::read_healing;
 use vmpool_engine::limits;
 use vmpool_engine::model::{
     AutohealingPolicy, DisruptionBudget, Finalizer, MachineFilter, Membership, Naming, Preservation,
@@ -50,6 +51,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         read_progress_deadline(&settings.progress_deadline, annotations_of_pool, &mut invalid_settings);
     let max_provisioning =
         read_max_provisioning(&settings.max_provisioning, annotations_of_pool, &mut invalid_settings);
+    let healing = read_healing(&settings.healing, annotations_of_pool, &mut invalid_settings);
     let drain_timeout = draining::read_drain(&settings.drain, annotations_of_pool, &mut invalid_settings);
     let history = read_history_limit(&settings.history_limit, annotations_of_pool, &mut invalid_settings);
     let policy =
@@ -76,6 +78,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         max_protection: _,
         progress_deadline: _,
         max_provisioning: _,
+        healing: _,
         drain: _,
         history_limit: _,
         scale_in,
@@ -111,6 +114,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
             failed_starts: u32::try_from(healing.threshold).unwrap_or(u32::MAX),
             after: healing.failing_time,
         }),
+        healing,
         max_protection,
         progress_deadline,
         max_provisioning,

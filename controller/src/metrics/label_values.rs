@@ -39,6 +39,16 @@ words!(
     }
 );
 
+words!(
+    /// Whether healing replaces unhealthy machines.
+    pub(crate) HealingState {
+        /// It does.
+        Active => "active",
+        /// There are too many of them.
+        Blocked => "blocked",
+    }
+);
+
 impl From<Option<&LimitedProvisioning>> for DelayingLimit {
     fn from(limited: Option<&LimitedProvisioning>) -> Self {
         match limited.map(|limited| &limited.scope) {
@@ -320,6 +330,8 @@ words!(
         StorageChanged => "storage_changed",
         /// It did not start.
         Unhealthy => "unhealthy",
+        /// It was not ready for too long, and another machine takes its place.
+        NotReady => "not_ready",
         /// Its hooks released it, and another machine takes its place.
         Recycled => "recycled",
     }

@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use vmpool_runtime::metrics::{Values, Word};
 use vmpool_runtime::{label_set, metric_table};
 
-use super::label_values::{DelayingLimit, FailureReasonLabel, MachineState, TemplateProblem};
+use super::label_values::{DelayingLimit, FailureReasonLabel, HealingState, MachineState, TemplateProblem};
 use super::labels::gauge_value;
 
 /// The value of the labels in the series that sums the pools beyond the limit. No object can have this name.
@@ -73,6 +73,13 @@ label_set!(pub(super) PoolProvisioningLabels {
     limit: DelayingLimit
 });
 
+label_set!(pub(super) PoolHealingLabels {
+    namespace: Namespace,
+    pool: Name,
+    platform: PlatformName,
+    healing: HealingState
+});
+
 label_set!(pub(super) PoolTemplateLabels {
     namespace: Namespace,
     pool: Name,
@@ -113,6 +120,8 @@ pub(crate) struct PoolNumbers {
     pub(super) blocked: [usize; FailureReasonLabel::ALL.len()],
     /// Machines that provision, by the limit that delays further ones. `None` if pools have no limits.
     pub(super) provisioning: Option<[usize; DelayingLimit::ALL.len()]>,
+    /// Unhealthy machines, by whether healing replaces them. `None` if healing is off.
+    pub(super) unhealthy: Option<[usize; HealingState::ALL.len()]>,
     /// Number of pools with each condition about the template.
     pub(super) template: [usize; TemplateProblem::ALL.len()],
     /// Whether pools can have copies of instance types and preferences. Other pools have no series about
@@ -137,6 +146,10 @@ impl PoolNumbers {
         self.blocked.iter_mut().zip(other.blocked).for_each(|(sum, count)| *sum += count);
         if let Some(other) = other.provisioning {
             let own = self.provisioning.get_or_insert_default();
+            own.iter_mut().zip(other).for_each(|(sum, count)| *sum += count);
+        }
+        if let Some(other) = other.unhealthy {
+            let own = self.unhealthy.get_or_insert_default();
             own.iter_mut().zip(other).for_each(|(sum, count)| *sum += count);
         }
         self.template.iter_mut().zip(other.template).for_each(|(sum, count)| *sum += count);
@@ -195,6 +208,9 @@ metric_table!(
         /// the last pass, with the limit that delays further creates. Only with the feature gate
         /// ProvisioningLimit.
         provisioning: Family<PoolProvisioningLabels, Gauge> = "vmpool_pool_provisioning" in "machines";
+        /// Machines of each pool with healing that have not been ready for too long, as of the last pass, and
+        /// whether healing is active or blocked, because there are too many.
+        unhealthy: Family<PoolHealingLabels, Gauge> = "vmpool_pool_unhealthy" in "machines";
         /// Whether the pool has this condition about what its template refers to: 1, or no series.
         template: Family<PoolTemplateLabels, Gauge> = "vmpool_pool_template_condition" in "pools";
         /// Whether the copies that machines of the pool use differ from the instance type or the preference
@@ -217,6 +233,7 @@ impl PoolSeriesGauges {
         self.preserved_volumes.clear();
         self.blocked.clear();
         self.provisioning.clear();
+        self.unhealthy.clear();
         self.template.clear();
         self.outdated.clear();
         self.repairs.clear();
@@ -238,6 +255,12 @@ impl PoolSeriesGauges {
                 let (namespace, pool, platform) = (namespace.clone(), pool.clone(), platform.clone());
                 let labels = PoolProvisioningLabels { namespace, pool, platform, limit };
                 self.provisioning.get_or_create(&labels).set(gauge_value(count));
+            }
+            let unhealthy = numbers.unhealthy.map(|counts| HealingState::ALL.iter().zip(counts));
+            for (&healing, count) in unhealthy.into_iter().flatten() {
+                let (namespace, pool, platform) = (namespace.clone(), pool.clone(), platform.clone());
+                let labels = PoolHealingLabels { namespace, pool, platform, healing };
+                self.unhealthy.get_or_create(&labels).set(gauge_value(count));
             }
             let problems = TemplateProblem::ALL.iter().zip(numbers.template);
             for (&condition, count) in problems.filter(|(_, count)| *count > 0) {

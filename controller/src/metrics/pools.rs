@@ -18,7 +18,8 @@ use vmpool_runtime::metrics::{FloatGauge, MetricsRegistry, family_with_series};
 
 use super::disks::{DiskCounts, DiskGauges};
 use super::label_values::{
-    DelayingLimit, FailureReasonLabel, LedgerResource, MachineState, PoolState, RemovalState, TemplateProblem,
+    DelayingLimit, FailureReasonLabel, HealingState, LedgerResource, MachineState, PoolState, RemovalState,
+    TemplateProblem,
 };
 use super::labels::{LedgerLabels, MachineLabels, PoolLabels, RemovalLabels, gauge_value};
 use super::pool_series::{
@@ -40,6 +41,8 @@ pub(crate) struct PoolReport {
     disks: DiskCounts,
     /// Machines that provision, by the limit that delays further ones. `None` if pools have no limits.
     provisioning: Option<[usize; DelayingLimit::ALL.len()]>,
+    /// Unhealthy machines, by whether healing replaces them. `None` if healing is off.
+    unhealthy: Option<[usize; HealingState::ALL.len()]>,
     /// Whether it has each of these conditions.
     template: [bool; TemplateProblem::ALL.len()],
     /// Whether it has the condition that its copies are outdated.
@@ -132,6 +135,7 @@ impl PoolReport {
             removals,
             disks: DiskCounts::default(),
             provisioning: None,
+            unhealthy: None,
             template: [false; TemplateProblem::ALL.len()],
             is_outdated: false,
             is_paused: pool.paused,
@@ -149,6 +153,14 @@ impl PoolReport {
         Self { provisioning: Some(counts), ..self }
     }
 
+    /// The same report with the number of unhealthy machines, and whether healing replaces no further ones.
+    pub(crate) fn with_health(self, machines: usize, is_blocked: bool) -> Self {
+        let state = if is_blocked { HealingState::Blocked } else { HealingState::Active };
+        let mut counts = [0; HealingState::ALL.len()];
+        counts[state as usize] = machines;
+        Self { unhealthy: Some(counts), ..self }
+    }
+
     fn numbers(&self) -> PoolNumbers {
         let blocked = FailureReasonLabel::ALL.map(|reason| usize::from(self.blocked == Some(reason)));
         let template = self.template.map(usize::from);
@@ -159,6 +171,7 @@ impl PoolReport {
             free_disks,
             blocked,
             provisioning: self.provisioning,
+            unhealthy: self.unhealthy,
             template,
             outdated: usize::from(self.is_outdated),
             paused: usize::from(self.is_paused),

@@ -32,6 +32,7 @@ impl RemovalMetrics {
             DeleteReason::Recycled => Deletion::Recycled,
             DeleteReason::StorageChanged { .. } => Deletion::StorageChanged,
             DeleteReason::Unhealthy => Deletion::Unhealthy,
+            DeleteReason::NotReady => Deletion::NotReady,
         };
         self.deletions.get_or_create(&DeletionLabels { reason }).inc();
     }

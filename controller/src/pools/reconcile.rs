@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use tracing::Instrument;
 use vmpool_engine::failure::PoolFailure;
+use vmpool_engine::healing::count_unhealthy;
 use vmpool_engine::plan::{FinishedDrain, PoolSnapshot};
 use vmpool_engine::scale_up::provisioning::count_provisioning;
 use vmpool_engine::status::{
-    Availability, find_delaying_limit, find_detached_disks, first_start_problem, measure_distance,
+    Availability, describe_blocked_healing, find_delaying_limit, find_detached_disks, first_start_problem,
+    measure_distance,
 };
 use vmpool_engine::{ObservedPool, Plan, compute_status};
 use vmpool_kit::object::object_version;
@@ -35,7 +37,8 @@ use crate::pools::observe::{self, disk_counts, machine_counts};
 use crate::pools::pool_entry::{CachedPool, PoolEntry};
 use crate::pools::pool_key::PoolKey;
 use crate::pools::report::{
-    detached_disk_events, invalid_settings_event, overdue_event, problem_event, report_pass, unresolved_event,
+    blocked_healing_event, detached_disk_events, invalid_settings_event, overdue_event, problem_event,
+    report_pass, unresolved_event,
 };
 use crate::pools::waiting_storage::add_storage_problem;
 
@@ -190,7 +193,7 @@ async fn publish_pass_result<P: Platform>(
     let distance =
         measure_distance(&ObservedPool::new(snapshot, &pool.facts, &[], settings, &state.memory, &names));
     state.memory.record_distance(distance, snapshot.uptime);
-    let (status, detached, problem, availability, provisioning) = {
+    let (status, detached, problem, availability, provisioning, unhealthy, blocked_healing) = {
         let observed = ObservedPool::new(snapshot, &pool.facts, &[], settings, &state.memory, &names);
         let availability = Availability::of(&observed);
         (
@@ -201,6 +204,8 @@ async fn publish_pass_result<P: Platform>(
             settings.limits_provisioning.then(|| {
                 (count_provisioning(&observed), DelayingLimit::from(find_delaying_limit(&observed)))
             }),
+            count_unhealthy(&observed),
+            describe_blocked_healing(&observed),
         )
     };
     applied.events.extend(detached_disk_events(&pool.facts, detached, &mut state.announced));
@@ -210,7 +215,11 @@ async fn publish_pass_result<P: Platform>(
     if let Some((machines, limit)) = provisioning {
         facts = facts.with_provisioning(machines, limit);
     }
+    if pool.facts.healing.is_some() {
+        facts = facts.with_health(unhealthy, blocked_healing.is_some());
+    }
     context.pool_counts.record(&PoolKey::of(&pool.facts), facts);
+    applied.events.extend(blocked_healing_event(&pool.facts, blocked_healing, &mut state.announced));
     applied.events.extend(unresolved_event(&pool.facts, &mut state.announced));
     applied.events.extend(invalid_settings_event(&pool.facts, &status, &mut state.announced));
     applied.events.extend(overdue_event(&pool.facts, &status, &mut state.announced));

@@ -189,6 +189,23 @@ pub(crate) fn invalid_settings_event(
     Some(PoolEvent { reason: EventReason::InvalidSettings, name: pool.id.name.to_string(), note })
 }
 
+/// The event about healing that replaces no further machine. It is reported once until healing goes on, also
+/// if the leader changes.
+pub(crate) fn blocked_healing_event(
+    pool: &Pool,
+    message: Option<String>,
+    announced: &mut AnnouncedProblems,
+) -> Option<PoolEvent> {
+    let is_new = announced.blocked_healing.announce_one(message.as_ref().map(|_| ()));
+    let note = message.filter(|_| is_new)?;
+    if is_published(pool, |condition| {
+        condition.is(ConditionType::HealingBlocked) && condition.status == "True"
+    }) {
+        return None;
+    }
+    Some(PoolEvent { reason: EventReason::HealingBlocked, name: pool.id.name.to_string(), note })
+}
+
 /// The event about a pool that has made no progress until its deadline, with the causes at that time. It is
 /// reported again only after the pool has made progress.
 pub(crate) fn overdue_event(

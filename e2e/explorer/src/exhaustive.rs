@@ -1,4 +1,4 @@
-//! Every single fault at every position of short scenarios: eleven of pools of both platforms, and with
+//! Every single fault at every position of short scenarios: thirteen of pools of both platforms, and with
 //! KubeVirt eleven that only its pools have, and four of disk images.
 
 use serde_json::{Value, json};
@@ -9,6 +9,7 @@ use crate::claim_client::ClaimParameters;
 use crate::fault::{ReadFault, WriteFault};
 use crate::manifest::resources_of_platform;
 use crate::operation::{RemovalOperation, ScheduleOperation};
+use crate::operation_health::HealthOperation;
 use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
@@ -96,6 +97,14 @@ pub fn all_scenarios(platform: TestedPlatform) -> Vec<FaultScenario> {
                 ScheduleOperation::Protection(ProtectionOperation::SetHook(1)),
             ],
             ScheduleOperation::Scale(1),
+        ),
+        scenario(
+            "a node lost",
+            vec![
+                ScheduleOperation::CreatePool(2, "Explicit", ephemeral_disk()),
+                ScheduleOperation::Health(HealthOperation::SetHealing(true)),
+            ],
+            ScheduleOperation::Health(HealthOperation::LoseNode(0)),
         ),
         scenario(
             "removal by name",

@@ -44,6 +44,7 @@ pub mod instance;
 pub mod manifest;
 pub mod manifest_kubevirt;
 pub mod operation;
+pub mod operation_health;
 pub mod operation_image;
 pub mod operation_kubevirt;
 pub mod operation_protection;

@@ -11,6 +11,7 @@ use crate::attempt::MachineToRemove;
 use crate::edits;
 use crate::instance::SimulatedProgram;
 use crate::manifest::POOL;
+use crate::operation_health::HealthOperation;
 use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
@@ -91,6 +92,8 @@ pub enum ScheduleOperation {
     KubeVirt(KubeVirtOperation),
     /// An operation about protection and claims.
     Protection(ProtectionOperation),
+    /// An operation about healing and lost nodes.
+    Health(HealthOperation),
     /// An operation about disk images and wrappers.
     Image(ImageOperation),
     /// An operation of a tenant of another namespace.
@@ -207,6 +210,7 @@ impl ScheduleOperation {
             Self::SendBookmarks => world.server.bookmark(),
             Self::KubeVirt(operation) => operation.perform(world).await,
             Self::Protection(operation) => operation.perform(world).await,
+            Self::Health(operation) => operation.perform(world).await,
             Self::Image(operation) => operation.perform(world).await,
             Self::Tenant(operation) => operation.perform(world).await,
         }

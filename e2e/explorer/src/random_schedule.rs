@@ -8,6 +8,7 @@ use crate::admission_policy::AdmissionPolicyEffect;
 use crate::claim_client::ClaimParameters;
 use crate::manifest_kubevirt::TypeSource;
 use crate::operation::{RemovalOperation, ScheduleOperation};
+use crate::operation_health::HealthOperation;
 use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
@@ -79,6 +80,9 @@ const FROM_CLAIM: u64 = 300;
 
 /// Of 1000 schedules, this many have a pool with a limit on provisioning.
 const WITH_PROVISIONING_LIMIT: u64 = 300;
+
+/// Of 1000 schedules without images, this many have a pool with healing, and lose nodes.
+const WITH_LOST_NODES: u64 = 250;
 
 /// Of 1000 schedules, this many have a tenant of another namespace that forges references to the pool.
 const WITH_TENANT: u64 = 250;
@@ -153,6 +157,7 @@ impl Schedule {
             with_claim(seed, &mut steps);
         }
         with_slow_admission(seed, &mut steps);
+        with_lost_nodes(&options, &mut steps);
         Self { options, steps, ..Self::default() }
     }
 }
@@ -169,6 +174,29 @@ fn with_slow_admission(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     steps.insert(until, (random.number(0..=60_000), ScheduleOperation::SlowAdmission(0)));
     let seconds = *random.one(&[10, 20, 30]).unwrap_or(&30);
     steps.insert(from, (0, ScheduleOperation::SlowAdmission(seconds)));
+}
+
+/// Turns healing on, and loses nodes. Decided apart from the other decisions, so that the other steps stay
+/// the same. An image may take longer to import than healing waits.
+fn with_lost_nodes(options: &SimulatedWorldOptions, steps: &mut Vec<(u64, ScheduleOperation)>) {
+    let random = SeededRandom::new(options.seed ^ 0x4ea1);
+    if options.images || !random.per_mille(WITH_LOST_NODES) {
+        return;
+    }
+    steps.insert(1, (pause(&random), ScheduleOperation::Health(HealthOperation::SetHealing(true))));
+    for _ in 0..random.number(2..=6) {
+        let at = place(&random, 2, steps);
+        steps.insert(at, (random.number(0..=30_000), lost_node_op(&random)));
+    }
+}
+
+fn lost_node_op(random: &SeededRandom) -> ScheduleOperation {
+    ScheduleOperation::Health(match random.number(0..=9) {
+        0..=5 => HealthOperation::LoseNode(which(random)),
+        6..=7 => HealthOperation::ReturnNodes,
+        8 => HealthOperation::SetHealing(random.per_mille(700)),
+        _ => return ScheduleOperation::DeleteMachine(which(random)),
+    })
 }
 
 /// Adds admission policies and clients that take machines and disks away from the pool. Decided apart from

@@ -48,6 +48,10 @@ pub const TENANT: &str = "tenant";
 /// How long after the end of a protection all controllers know that it has ended.
 const LATEST_CLOCK: Duration = Duration::from_mins(2);
 
+/// For how long a controller may not know that a machine is not ready. Schedules interrupt watches and
+/// replace leaders.
+const HEALTH_UNSEEN_FOR: SignedDuration = SignedDuration::from_mins(2);
+
 /// The front proxy's CA. It is generated once, because no check depends on its content.
 static FRONT_PROXY: LazyLock<Value> =
     LazyLock::new(|| aggregation::authentication_config_map().expect("a certificate can be generated"));
@@ -186,7 +190,11 @@ impl SimulatedWorld {
         let platform = PlatformSimulation::new(options.platform, &server, options.seed, start, evaluation);
         let mut world = Self {
             platform,
-            user_actions: UserActions { limits_provisioning: true, ..UserActions::default() },
+            user_actions: UserActions {
+                limits_provisioning: true,
+                health_unseen_for: HEALTH_UNSEEN_FOR,
+                ..UserActions::default()
+            },
             some_may_not_run: false,
             deleted_disks: BTreeSet::new(),
             former_leader_resumed: false,

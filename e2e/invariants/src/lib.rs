@@ -19,6 +19,7 @@
 //! | I14 objects of other namespaces have no effect, and are left alone | all of the above, [`other_namespaces`] | history, audit log |
 //! | I15 the objects that a pool creates and does not keep are bounded | [`unowned_objects`] | history, audit log |
 //! | I16 a machine is created only while fewer machines provision than the limit allows | [`provisioning`] | history |
+//! | I20 healing removes no ready machine, and none while too many are unhealthy | [`removal`] | history |
 
 pub mod disk_collection;
 pub mod draining;
@@ -42,6 +43,8 @@ pub mod targeted_removal;
 pub mod unowned_objects;
 
 mod held_machines;
+mod health;
+mod health_setting;
 mod provisioning_limit;
 mod removal_record;
 mod replacement;

@@ -189,6 +189,60 @@ fn targets_of_the_scenario_may_be_removed(#[case] policy: &str) {
     assert_eq!(two_of(2, policy).terminating("b").found(&named("a"), &[]).len(), 1);
 }
 
+/// Five machines of a pool with healing, of which the first ones are not ready for a minute.
+fn healed(unready: usize) -> TestHistory {
+    let pool = json!({
+        "metadata": { "name": "pool" },
+        "spec": {
+            "replicas": 5, "scaleDownPolicy": "Explicit",
+            "healing": { "notReadyFor": "30s", "startTimeout": "30s", "replaceStuckAfter": "30s" } } });
+    let history = TestHistory::new().write(TestedKind::Pool, pool, false);
+    let named = ["a", "b", "c", "d", "e"].into_iter().enumerate();
+    let history = named.fold(history, |history, (place, name)| {
+        let mut object = machine(name);
+        object["status"]["phase"] = json!(if place < unready { "Degraded" } else { "Running" });
+        history.write(TestedKind::Machine, object, false)
+    });
+    history.later(60)
+}
+
+/// When the machine that is deleted in these histories was deleted.
+const HEALED_AT: i64 = 66;
+
+#[rstest]
+#[case::one_that_is_unhealthy(healed(2).stamped("a", "deletionTimestamp", HEALED_AT), &[])]
+#[case::one_that_is_ready(healed(2).stamped("c", "deletionTimestamp", HEALED_AT), &["I5"])]
+#[case::one_of_too_many(healed(3).stamped("a", "deletionTimestamp", HEALED_AT), &["I20"])]
+#[case::one_of_a_pool_without_healing(
+    two_of(2, "Explicit").later(60).stamped("b", "deletionTimestamp", HEALED_AT), &["I5"])]
+fn healing_may_remove(#[case] history: TestHistory, #[case] expected: &[&str]) {
+    assert_eq!(history.found(&UserActions::default(), &[]), expected);
+}
+
+#[test]
+fn healing_may_judge_by_another_clock_and_before_it_sees_all_machines() {
+    let delete = |unready: usize, name: &str| healed(unready).stamped(name, "deletionTimestamp", HEALED_AT);
+    let unseen = UserActions { health_unseen_for: SignedDuration::from_mins(2), ..UserActions::default() };
+    assert_eq!(delete(3, "a").found(&unseen, &[]), [""; 0]);
+    assert_eq!(delete(3, "d").found(&unseen, &[]), ["I5"]);
+    // The machine has not been ready for some seconds.
+    let mut degraded = machine("e");
+    degraded["status"]["phase"] = json!("Degraded");
+    let early = healed(0).write(TestedKind::Machine, degraded, false).later(5);
+    let early = early.stamped("e", "deletionTimestamp", HEALED_AT + 6);
+    assert_eq!(early.found(&UserActions::default(), &[]), ["I5"]);
+    let ahead = UserActions { clocks_ahead: SignedDuration::from_secs(30), ..UserActions::default() };
+    assert_eq!(early.found(&ahead, &[]), [""; 0]);
+}
+
+#[rstest]
+#[case::stuck(40, &[])]
+#[case::about_to_go(5, &["I2"])]
+fn a_machine_may_be_created_in_the_place_of_one(#[case] seconds: i64, #[case] expected: &[&str]) {
+    let history = healed(2).stamped("a", "deletionTimestamp", HEALED_AT).later(seconds).machine("f");
+    assert_eq!(history.found(&UserActions::default(), &[]), expected);
+}
+
 fn three() -> TestHistory {
     two_of(3, "NewestFirst").machine("c")
 }
@@ -867,6 +921,17 @@ fn provisioning(limit: &Value) -> TestHistory {
     TestHistory::new().write(TestedKind::Pool, pool, false).later(10).machine("a").machine("b")
 }
 
+/// The same for a pool with healing, a minute after the creation of the machines.
+fn provisioning_with_healing(start_timeout: &str) -> TestHistory {
+    let pool = json!({
+        "metadata": { "name": "pool" },
+        "spec": {
+            "replicas": 4, "scaleDownPolicy": "NewestFirst", "maxProvisioning": 2,
+            "healing": { "startTimeout": start_timeout } } });
+    let history = TestHistory::new().write(TestedKind::Pool, pool, false).later(10);
+    history.stamped("a", "creationTimestamp", 11).stamped("b", "creationTimestamp", 12).later(60)
+}
+
 fn in_phase(history: TestHistory, name: &str, phase: &str) -> TestHistory {
     let mut object = machine(name);
     object["status"] = json!({ "phase": phase });
@@ -885,6 +950,8 @@ fn in_phase(history: TestHistory, name: &str, phase: &str) -> TestHistory {
     in_phase(in_phase(provisioning(&json!(2)), "a", "Running"), "a", "Pending").machine("c"), false
 )]
 #[case::after_a_machine_was_stopped(in_phase(provisioning(&json!(2)), "a", "Stopped").machine("c"), false)]
+#[case::after_the_start_timeout_of_healing(provisioning_with_healing("30s").machine("c"), false)]
+#[case::before_the_start_timeout_of_healing(provisioning_with_healing("5m").machine("c"), true)]
 #[case::after_a_machine_was_deleted(provisioning(&json!(2)).removed("a").machine("c"), false)]
 fn machines_that_may_be_created_while_others_provision(
     #[case] history: TestHistory,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::health_setting::{HealthSetting, health_setting};
 use super::provisioning_limit::provisioning_limit;
 use super::removal_record::ParsedRemovalRecord;
 use crate::object::{JsonObject, TestedKind};
@@ -49,6 +50,8 @@ pub(super) struct DesiredState {
     pub(super) paused: bool,
     /// The number of failed starts after which the controller replaces a machine. KubeVirt pools have this.
     pub(super) healing: Option<u64>,
+    /// When the controller replaces machines that are not ready.
+    pub(super) health: Option<HealthSetting>,
     /// How many machines may provision at the same time; `None` without a limit.
     pub(super) provisioning_limit: Option<usize>,
     /// Whether the pool is terminating or deleted.
@@ -100,6 +103,7 @@ impl Timeline {
             removable: removable_machines(pool),
             paused: pool.is_kubevirt() && pool.at("/spec/paused") == true,
             healing: autohealing_threshold(pool),
+            health: health_setting(pool, desired.unwrap_or_default()),
             provisioning_limit: provisioning_limit(pool, desired.unwrap_or_default()),
             terminating,
         };

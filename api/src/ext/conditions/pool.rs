@@ -18,6 +18,8 @@ text_constants! {
     INVALID_SETTINGS = "InvalidSettings";
     /// Present and True while the protection of machines blocks a step of the controller.
     BLOCKED_BY_PROTECTION = "BlockedByProtection";
+    /// Present and True while healing replaces no further machine, because too many are unhealthy.
+    HEALING_BLOCKED = "HealingBlocked";
     /// Present and True while a limit on machines that have not been ready yet delays creates.
     PROVISIONING_LIMITED = "ProvisioningLimited";
     /// Present and True while machines of a pool with such a limit no longer count for it, because they have
@@ -122,6 +124,8 @@ pub mod reason {
         UNREADABLE_SETTINGS = "UnreadableSettings";
         /// `BlockedByProtection` is True.
         PROTECTED_MACHINES = "ProtectedMachines";
+        /// `HealingBlocked` is True.
+        TOO_MANY_UNHEALTHY = "TooManyUnhealthy";
         /// `ProvisioningLimited` is True: the limit of the pool.
         MAX_PROVISIONING_REACHED = "MaxProvisioningReached";
         /// `ProvisioningLimited` is True: the limit of a storage class over all pools.

@@ -35,6 +35,9 @@ pub struct VirtualMachinePoolSpec {
     /// How machines with hooks end. A hook is an annotation of a machine with the prefix drain.vmpool.dev/. Before the controller deletes or restarts such a machine, it waits until all hooks are released. It overrides the annotation vmpool.dev/drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<VirtualMachinePoolDrain>,
+    /// When the controller replaces machines that are not ready. Without it, it replaces none; an empty object turns it on. It overrides the annotation vmpool.dev/healing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healing: Option<VirtualMachinePoolHealing>,
     /// How machines get the instance type and the preference that virtualMachineTemplate names. With Pin, all machines of a revision use one copy of each. With Expand, the controller writes both into the machines, which then name neither. With PerMember, KubeVirt makes a copy for each machine when it first sees the machine. It cannot change while the pool has machines. Without it Pin.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "instancetypePolicy")]
     pub instancetype_policy: Option<String>,
@@ -98,6 +101,26 @@ pub struct VirtualMachinePoolDrain {
     /// The longest time for which the controller waits for the hooks of a machine, a duration from 0s to 24h. The default is 10m. With 0s, it does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
+    /// Fields that this crate does not know. They are written as they were read.
+    #[serde(flatten)]
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
+}
+
+/// When the controller replaces machines that are not ready. Without it, it replaces none; an empty object turns it on. It overrides the annotation vmpool.dev/healing.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolHealing {
+    /// How many machines may be unhealthy or being replaced. With more, the controller replaces no further one, because the cause is probably not in the machines. A number from 1, or a percentage of replicas from 1% to 100%, rounded up. The default is 40%.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxUnhealthy")]
+    pub max_unhealthy: Option<IntOrPercent>,
+    /// How long a machine must not have been ready before the controller replaces it, a duration from 1s to 24h. The default is 5m.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "notReadyFor")]
+    pub not_ready_for: Option<String>,
+    /// How long after its deletion was requested a machine that still exists counts as gone, so that another machine takes its place, a duration from 1s to 24h. The default is 5m.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "replaceStuckAfter")]
+    pub replace_stuck_after: Option<String>,
+    /// How long a machine may take from its start until it is ready for the first time, a duration from 1s to 24h. The controller replaces no younger machine, and maxProvisioning no longer counts an older one. The default is 30m.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "startTimeout")]
+    pub start_timeout: Option<String>,
     /// Fields that this crate does not know. They are written as they were read.
     #[serde(flatten)]
     pub unknown_fields: BTreeMap<String, serde_json::Value>,

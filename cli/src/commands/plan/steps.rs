@@ -153,6 +153,7 @@ fn delete_reason(preview: &Preview, reason: DeleteReason) -> String {
             let storage = if preserved { "with its preserved storage" } else { "with new storage" };
             format!("the storage in its template changed, so it is created again {storage}")
         }
+        DeleteReason::NotReady => "it was not ready for too long; another machine takes its place".to_owned(),
         DeleteReason::Unhealthy => "it does not start, so it is created again".to_owned(),
     }
 }

@@ -3,11 +3,16 @@
 //!
 //! Annotations can change without the spec, so these rules are evaluated before an unchanged spec is allowed.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use vmpool_api::names::is_dns_label;
 use vmpool_api::{Share, ShareError, annotations};
 use vmpool_engine::admission::{RefusalCollector, Warning};
 use vmpool_engine::draining::{DRAIN, DRAIN_FIELD, parse_drain};
+use vmpool_engine::healing::setting::{
+    HEALING, HEALING_FIELD, HealingPolicy, parse_annotated_healing, parse_healing,
+};
 use vmpool_engine::progress::{
     PROGRESS_DEADLINE, PROGRESS_DEADLINE_FIELD, parse_progress_deadline, parse_progress_deadline_text,
 };
@@ -213,8 +218,35 @@ const DRAINING: AnnotatedField = AnnotatedField {
 const NO_DRAIN: &str = "it is not an object with timeout, a duration from 0s to 24h";
 const DRAINS: &str = "use for example {\"timeout\": \"10m\"}, or remove it";
 
-const ANNOTATED_FIELDS: [AnnotatedField; 8] =
-    [MAX_UNAVAILABLE, PAUSED, REVISION, HISTORY, PROTECTION, PROVISIONING, DRAINING, DEADLINE];
+const HEALTH: AnnotatedField = AnnotatedField {
+    path: &[HEALING_FIELD],
+    annotation: HEALING,
+    rule: Rule::Healing,
+    annotation_rule: Rule::Healing,
+    validate_field: |value| parse_healing(value).is_err().then(|| InvalidValue::new(NO_HEALING, HEALINGS)),
+    // One spelling of each duration.
+    parse_annotation: |text| match parse_annotated_healing(text) {
+        Ok(policy) => Ok(healing_value(&policy)),
+        Err(_) => Err(InvalidValue::new(NO_HEALING, HEALINGS)),
+    },
+};
+const NO_HEALING: &str = "it is not an object with durations from 1s to 24h and maxUnhealthy, a number from 1 or a \
+                          percentage";
+const HEALINGS: &str = "use for example {\"notReadyFor\": \"5m\", \"maxUnhealthy\": \"40%\"}, or remove it";
+
+/// The setting with all its fields.
+fn healing_value(policy: &HealingPolicy) -> Value {
+    let seconds = |duration: Duration| format!("{}s", duration.as_secs_f64());
+    json!({
+        "notReadyFor": seconds(policy.not_ready_for),
+        "startTimeout": seconds(policy.start_timeout),
+        "maxUnhealthy": share_value(policy.max_unhealthy),
+        "replaceStuckAfter": seconds(policy.replace_stuck_after),
+    })
+}
+
+const ANNOTATED_FIELDS: [AnnotatedField; 9] =
+    [MAX_UNAVAILABLE, PAUSED, REVISION, HISTORY, PROTECTION, PROVISIONING, HEALTH, DRAINING, DEADLINE];
 
 /// The pinned revision.
 pub(super) fn pinned_revision(pool: ReviewedPool<'_>) -> Option<String> {
@@ -283,7 +315,8 @@ fn warn_overridden_annotation(setting: &AnnotatedField, pool: ReviewedPool<'_>, 
     let (value, annotation) = (setting.value(pool), pool.annotation(setting.annotation));
     let Some(text) = annotation.as_str().filter(|_| !value.is_null()) else { return };
     let read = |text: &str| (setting.parse_annotation)(text).ok();
-    let value = value.as_str().and_then(read).unwrap_or_else(|| value.clone());
+    let spelled = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let value = read(&spelled).unwrap_or_else(|| value.clone());
     if read(text).is_some_and(|stands_for| stands_for != value) {
         let detail = format!(
             "{} has another value, and the field overrides the annotation; remove the annotation",

@@ -59,6 +59,8 @@ rules! {
     MaxProtection "W24" Invalid Rollout "maxProtection is a duration from 1m to 720h";
     ProgressDeadline "W28" Invalid Rollout "progressDeadlineSeconds is a number of seconds from 1";
     MaxProvisioning "W26" Invalid Rollout "maxProvisioning is a number from 1, or a percentage from 1% to 100%";
+    Healing "W32" Invalid Rollout "healing has durations from 1s to 24h, and maxUnhealthy is a number from 1 or a \
+    percentage";
     Drain "W27" Invalid Rollout "drain.timeout is a duration from 0s to 24h";
     RolloutAnnotation "W18" Invalid Rollout "Annotations of the rollout have values that their fields could have";
     RolloutContradiction "W19" Warning Rollout "Annotations of the rollout do not contradict their fields";

@@ -8,6 +8,7 @@ use serde_json::Value;
 use vmpool_api::{GoDuration, Quantity, annotations};
 use vmpool_engine::condition::StatusCondition;
 use vmpool_engine::draining;
+use vmpool_engine::healing::setting::read_healing;
 use vmpool_engine::limits;
 use vmpool_engine::model::{ObjectId, PoolDiskTemplate, PublishedStatus, ScaleDownPolicy};
 use vmpool_engine::progress::read_progress_deadline;
@@ -88,6 +89,7 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         object.metadata.annotations.as_ref(),
         &mut invalid_settings,
     );
+    let healing = read_healing(&spec.healing, object.metadata.annotations.as_ref(), &mut invalid_settings);
     let drain_timeout =
         draining::read_drain(&spec.drain, object.metadata.annotations.as_ref(), &mut invalid_settings);
     validation_errors.truncate(limits::VALIDATION_ERRORS);
@@ -106,6 +108,7 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         max_protection,
         progress_deadline,
         max_provisioning,
+        healing,
         storage_classes: read_storage_classes(spec),
         drain_timeout,
         rollout,

@@ -9,6 +9,7 @@ use crate::activity::{ActivityEntry, Writers};
 use crate::condition::{ConditionReason, StatusCondition};
 use crate::draining;
 use crate::failure::{FailureReason, PoolFailure, summarize_messages};
+use crate::healing::setting::{HealingPolicy, START_TIMEOUT};
 use crate::ids::ObjectId;
 use crate::model::disk::{Disk, DiskState};
 use crate::model::exclusion::Exclusion;
@@ -378,6 +379,8 @@ pub struct PoolSpec {
     pub finalizer: Finalizer,
     /// When the controller replaces machines that do not start; `None` for never.
     pub autohealing: Option<AutohealingPolicy>,
+    /// When the controller replaces machines that are not ready; `None` for never.
+    pub healing: Option<HealingPolicy>,
     /// The longest time for which a machine can be protected.
     pub max_protection: Duration,
     /// After how long without progress the pool is stalled.
@@ -442,6 +445,7 @@ impl PoolSpec {
             membership: Membership::default(),
             finalizer: Finalizer::default(),
             autohealing: None,
+            healing: None,
             max_protection: protection::DEFAULT_MAXIMUM,
             progress_deadline: progress::DEFAULT_DEADLINE,
             max_provisioning: None,
@@ -464,6 +468,11 @@ impl PoolSpec {
             template_variant: None,
             images: None,
         }
+    }
+
+    /// How long a machine may take from its start until it is ready for the first time.
+    pub fn start_timeout(&self) -> Duration {
+        self.healing.map_or(START_TIMEOUT, |healing| healing.start_timeout)
     }
 
     /// The validation errors that prevent the controller from creating machines of this pool, as one failure.

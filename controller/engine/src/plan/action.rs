@@ -257,6 +257,8 @@ pub enum DeleteReason {
     },
     /// It does not start, so that it is created again.
     Unhealthy,
+    /// It has not been ready for too long, so that another machine is created in its place.
+    NotReady,
     /// It serves no longer, so that another machine is created in its place.
     Recycled,
 }
@@ -379,6 +381,7 @@ impl PoolAction {
             Self::Delete {
                 reason: DeleteReason::StorageChanged { .. }
                     | DeleteReason::Unhealthy
+                    | DeleteReason::NotReady
                     | DeleteReason::Recycled,
                 ..
             }

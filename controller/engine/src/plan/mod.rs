@@ -10,15 +10,16 @@
 //! 4. `disks`: missing and unusable disks of machines.
 //! 5. `remove`: the targets of removals, and the surplus.
 //! 6. `heal`: machines that do not start.
-//! 7. `create`: missing machines.
-//! 8. `rollout`: machines without the current revision.
-//! 9. `restart`: instances without the revision of their machine.
-//! 10. `draining`: machines that finish the work of their guest first, and drains whose step does not follow.
-//! 11. `loss_limits`: how many creates remain while other clients take away what the pool creates.
-//! 12. `disk_collection`: free disks that are too old.
-//! 13. `expand`: disks that are smaller than their template requires.
-//! 14. `revisions`: revisions to store and to delete.
-//! 15. `record`: entries of the removal record that can be removed.
+//! 7. `replace`: machines that have not been ready for too long.
+//! 8. `create`: missing machines.
+//! 9. `rollout`: machines without the current revision.
+//! 10. `restart`: instances without the revision of their machine.
+//! 11. `draining`: machines that finish the work of their guest first, and drains whose step does not follow.
+//! 12. `loss_limits`: how many creates remain while other clients take away what the pool creates.
+//! 13. `disk_collection`: free disks that are too old.
+//! 14. `expand`: disks that are smaller than their template requires.
+//! 15. `revisions`: revisions to store and to delete.
+//! 16. `record`: entries of the removal record that can be removed.
 
 pub(crate) mod action;
 pub(crate) mod blocker;
@@ -27,7 +28,7 @@ pub(crate) mod result;
 
 use crate::disks::{self, allocation, disk_collection, expand};
 use crate::draining;
-use crate::healing::heal;
+use crate::healing::{heal, replace};
 use crate::membership::{self, finalizers, loss_limits};
 use crate::protection;
 use crate::revisions;
@@ -35,6 +36,7 @@ use crate::rollout::{self, restart};
 use crate::scale_down::{record, remove};
 use crate::scale_up::create;
 
+pub use crate::healing::setting::START_TIMEOUT;
 pub use crate::healing::start_failures::StartFailures;
 pub use crate::rollout::attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
 pub use crate::rollout::overridden::{FieldPaths, OverriddenFields};
@@ -43,9 +45,7 @@ pub use action::{
     ApplyStage, DeleteReason, DiskDeleteReason, Disruption, PoolAction, SurplusRule, WantedWrites,
 };
 pub use blocker::{Blocker, LimitedProvisioning, ProtectedStep, ProvisioningScope};
-pub use observed::{
-    COLLECTION_GRACE, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot, START_TIMEOUT, mark_superseded,
-};
+pub use observed::{COLLECTION_GRACE, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot, mark_superseded};
 pub use result::{FinishedDrain, Plan};
 
 /// Decides what to write. If the pool has converged, the plan is empty.
@@ -77,6 +77,7 @@ pub fn plan_pass(observed: &ObservedPool<'_>) -> Plan {
     let mut drains = draining::DrainPlanner::new(observed);
     remove::plan_removals(observed, &mut drains, &mut plan);
     heal::plan_autohealing(observed, &mut plan);
+    replace::plan_healing(observed, &mut plan);
     create::plan_creates(observed, &mut free_disks, repairs, &mut plan);
     rollout::plan_rollout(observed, &mut free_disks, &mut drains, &mut plan);
     restart::plan_restarts(observed, &mut drains, &mut plan);

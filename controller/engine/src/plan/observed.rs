@@ -24,9 +24,6 @@ pub trait NamesInUse {
     fn has_disk(&self, name: &str) -> bool;
 }
 
-/// How long a machine may take from its creation until it is ready for the first time.
-pub const START_TIMEOUT: Duration = Duration::from_mins(30);
-
 /// The usual [`PlanSettings::collection_grace`].
 pub const COLLECTION_GRACE: Duration = Duration::from_secs(30);
 
@@ -175,13 +172,14 @@ impl<'a> ObservedPool<'a> {
         unconfirmed.fold(self.memory.next_number, u64::min)
     }
 
-    /// Whether the machine is ready or has been ready. A machine that was older than [`START_TIMEOUT`] when
+    /// Whether the machine is ready or has been ready. A machine that was older than the start timeout when
     /// this leader first observed the pool counts as such: otherwise a change of leaders during an outage
     /// would make old machines look new.
     pub(crate) fn has_been_ready(&self, machine: &Machine) -> bool {
         machine.runs()
             || machine.been_ready
-            || self.age_of(machine) >= self.memory.led_for(self.uptime).saturating_add(START_TIMEOUT)
+            || self.age_of(machine)
+                >= self.memory.led_for(self.uptime).saturating_add(self.pool.start_timeout())
     }
 
     /// The age of the machine; zero if its creation is in the future.

@@ -8,6 +8,7 @@ use crate::backoff::MAX_BATCH;
 use crate::disks::allocation::{FreeDisks, Recipient};
 use crate::disks::disk_names::disk_name;
 use crate::failure::FailureReason;
+use crate::healing::stuck::{await_stuck_machines, count_stuck_machines};
 use crate::ledger::{REQUEST_TIMEOUT, UnconfirmedCreate};
 use crate::membership::loss_limits;
 use crate::membership::losses::Rehearsal;
@@ -29,7 +30,8 @@ pub(crate) fn plan_creates(
     await_start_timeout(observed, plan);
     // A reserved machine that is already gone is not replaced.
     let held = reservations::hold_vanished(observed, plan);
-    let machines = observed.pool_machines().count() + held;
+    await_stuck_machines(observed, plan);
+    let machines = observed.pool_machines().count() + held - count_stuck_machines(observed);
     let (repeated, unwanted) = split_unconfirmed(observed, machines);
     for unconfirmed in unwanted {
         plan.blockers.push(Blocker::UnconfirmedCreate { name: unconfirmed.name.clone() });

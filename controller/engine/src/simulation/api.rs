@@ -56,6 +56,8 @@ pub(super) struct PoolHistoryEntry {
     name_block: Option<NameBlock>,
     /// How many machines may provision at the same time; `None` without a limit.
     provisioning_limit: Option<usize>,
+    /// How many machines may be unhealthy; `None` without healing.
+    max_unhealthy: Option<usize>,
 }
 
 impl PoolHistoryEntry {
@@ -65,12 +67,18 @@ impl PoolHistoryEntry {
             scale_down_policy: pool.scale_down_policy,
             name_block: pool.name_block,
             provisioning_limit: pool.max_provisioning.map(|limit| limit.of(pool.desired)),
+            max_unhealthy: pool.healing.map(|healing| healing.ceiling(pool.desired)),
         }
     }
 
     /// How many machines may provision at the same time; `None` without a limit.
     pub(super) fn provisioning_limit(&self) -> Option<usize> {
         self.provisioning_limit
+    }
+
+    /// How many machines may be unhealthy; `None` without healing.
+    pub(super) fn max_unhealthy(&self) -> Option<usize> {
+        self.max_unhealthy
     }
 
     /// The desired number of machines.
@@ -220,6 +228,10 @@ impl Api {
     ) -> Result<VersionedFacts<Machine>, RequestRefusal> {
         let mut machine = self.machines.find(id)?;
         edit(&mut machine);
+        // Without healing, the time would only multiply the states.
+        if machine.terminating && machine.terminating_since.is_none() && self.pool.healing.is_some() {
+            machine.terminating_since = Some(self.timestamp());
+        }
         let version = self.next_version();
         Ok(self.machines.put(machine, version))
     }
@@ -286,7 +298,8 @@ impl Api {
             let strays =
                 self.former_leader_creates.iter().filter(|position| **position >= basis.seen).count();
             let strays = strays + self.returned_since(basis);
-            let (machines, bound) = (self.pool_machines().count(), largest.unwrap_or_default() + strays);
+            let machines = self.pool_machines().count() - self.count_stuck(basis);
+            let bound = largest.unwrap_or_default() + strays;
             check_invariant(machines <= bound, || {
                 format!("I2: {machines} machines where at most {bound} were desired")
             })?;

@@ -6,10 +6,10 @@
 //! ([`admission_policy`]), clients of targeted removals ([`removal_client`]), and the platform that mounts
 //! disks ([`platform`], [`disk_steps`]) or has instances, finalizers and preserved storage ([`instances`]).
 //! [`hooks`] has the owners of hooks, and checks that machines drain.
-//! [`provisioning`] checks the limit on machines that have not been ready yet.
-//! The model runs in one thread, in an order that a list of steps determines. It checks the invariants at
-//! every committed write ([`api::Api::create`] and similar functions, [`retained_disks`]). After every
-//! sequence of steps the state must converge.
+//! [`provisioning`] checks the limit on machines that have not been ready yet, and [`healing`] the
+//! replacement of machines that are not ready. The model runs in one thread, in an order that a list of steps
+//! determines. It checks the invariants at every committed write ([`api::Api::create`] and similar functions,
+//! [`retained_disks`]). After every sequence of steps the state must converge.
 //!
 //! The model does not contain watches of one resource that disagree about the order of events, because
 //! Kubernetes guarantees one order. It does not contain concurrent requests of one leader: they are sent in
@@ -21,6 +21,7 @@ mod controller;
 mod convergence;
 mod disk_steps;
 mod exploration;
+mod healing;
 mod hooks;
 mod instances;
 mod other_writers;

@@ -46,6 +46,10 @@ pub(super) enum SimulationStep {
     TakeAll,
     /// A user limits provisioning to this number of machines; 0 for no limit.
     Limit(usize),
+    /// The guest or the node of a machine fails, as the platform reports it.
+    Fail(usize),
+    /// A user turns healing on or off.
+    Heal(bool),
     /// A step on retained disks.
     Disk(DiskStep),
 }
@@ -61,6 +65,17 @@ impl SimulationStep {
         let (kind, argument) = (number % 124, usize::try_from(number / 124).expect("small"));
         match kind.checked_sub(120) {
             Some(_) => Self::Limit(argument % 5),
+            None => Self::of(kind, argument),
+        }
+    }
+
+    /// The same, with changes of healing, and more machines that stop to be ready.
+    pub(super) fn from_number_with_healing(number: u32) -> Self {
+        let (kind, argument) = (number % 128, usize::try_from(number / 128).expect("small"));
+        match kind.checked_sub(120) {
+            Some(0) => Self::Heal(!argument.is_multiple_of(4)),
+            Some(1..=3) => Self::Fail(argument),
+            Some(_) => Self::Toggle(argument),
             None => Self::of(kind, argument),
         }
     }

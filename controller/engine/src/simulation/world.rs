@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::admission_policy::ModelAdmissionPolicy;
 use super::api::{Api, BrokenInvariant};
 use super::controller::{RequestDelivery, SentRequest, SimulatedController};
+use super::healing::HEALING;
 use super::hooks::HookStep;
 use super::instances::can_finish;
 use super::removal_client::{ModelRemovalClient, RemovalStepResult};
@@ -269,6 +270,10 @@ impl EngineSimulation {
                 self.api.edit_pool(|pool| pool.max_provisioning = limit);
                 self.tell(format_args!("owner: limits provisioning to {limit:?}"));
             }
+            SimulationStep::Heal(on) => {
+                self.api.edit_pool(|pool| pool.healing = on.then_some(HEALING));
+                self.tell(format_args!("owner: turns healing {}", if on { "on" } else { "off" }));
+            }
             SimulationStep::Policy(which) => self.set_scale_down_policy(which),
             SimulationStep::Quota(free) => {
                 self.api.quota = (free > 2).then_some(free);
@@ -317,6 +322,11 @@ impl EngineSimulation {
                     api.stop(id, MachineActivity::NotRunning);
                 } else {
                     api.start(id);
+                }
+            }),
+            SimulationStep::Fail(which) => self.machine(which, "fails if it is ready", |api, id| {
+                if api.machines.find(id).is_ok_and(|machine| machine.runs()) {
+                    api.fail(id);
                 }
             }),
             SimulationStep::LoseDisk(which) => {

@@ -46,6 +46,7 @@ impl BlockedSteps {
                 Blocker::UserAction(_)
                 | Blocker::Backoff { .. }
                 | Blocker::Protection { .. }
+                | Blocker::TooManyUnhealthy { .. }
                 | Blocker::Provisioning(_) => {}
             }
         }

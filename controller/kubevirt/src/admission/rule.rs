@@ -41,6 +41,8 @@ rules! {
     dry run if the template names no instance type and no preference";
     InstanceMetadata "K28" Invalid Template "The API server accepts the labels and annotations of VirtualMachineInstances";
     HistoryLimit "K29" Invalid Part "revisionHistoryLimit is a number from 0";
+    Healing "K54" Invalid Part "healing has durations from 1s to 24h, and maxUnhealthy is a number from 1 or a \
+    percentage";
     Drain "K49" Invalid Part "drain.timeout is a duration from 0s to 24h";
     AnnotatedNames "K46" Invalid Part "The annotation for nameGeneration lists fields that vmpool adds to it";
     EmptiedPool "W17" Warning Update "replicas does not go to zero";

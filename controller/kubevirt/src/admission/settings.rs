@@ -5,6 +5,7 @@ use vmpool_api::kubevirt::annotations::{INSTANCETYPE_POLICY, NAME_GENERATION, RE
 use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
 use vmpool_api::{DurationError, GoDuration, Share, ShareError};
 use vmpool_engine::draining::{DRAIN, DRAIN_FIELD, parse_drain};
+use vmpool_engine::healing::setting::{HEALING, HEALING_FIELD, parse_annotated_healing, parse_healing};
 use vmpool_engine::progress::{
     PROGRESS_DEADLINE, PROGRESS_DEADLINE_FIELD, parse_progress_deadline, parse_progress_deadline_text,
 };
@@ -21,9 +22,10 @@ use super::pool::KubeVirtPoolView;
 use super::rule::Rule;
 
 /// The fields of the spec that this version of vmpool knows.
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 16] = [
     "autohealing",
     DRAIN_FIELD,
+    HEALING_FIELD,
     "instancetypePolicy",
     MAX_PROTECTION_FIELD,
     MAX_PROVISIONING_FIELD,
@@ -123,6 +125,30 @@ pub(super) fn check_max_provisioning(
     {
         refuse(format!("metadata.annotations[{MAX_PROVISIONING}]"), annotation, &error);
     }
+}
+
+/// The field and the annotation for healing, as far as they change.
+pub(super) fn check_healing(
+    old: Option<KubeVirtPoolView<'_>>,
+    new: KubeVirtPoolView<'_>,
+    findings: &mut Findings,
+) {
+    let mut check = |path: String, value: &Value, before: Option<&Value>, is_valid: bool| {
+        if !(value.is_null() || before == Some(value) || is_valid) {
+            let reason = "it is not an object with durations from 1s to 24h and maxUnhealthy, a number from 1 or a \
+                          percentage";
+            let way_out =
+                "use for example {\"notReadyFor\": \"5m\", \"maxUnhealthy\": \"40%\"}, or remove it";
+            findings.refuse(Rule::Healing, path, value, reason, way_out);
+        }
+    };
+    let field = new.part(HEALING_FIELD);
+    let before = old.map(|old| old.part(HEALING_FIELD));
+    check(format!("spec.{HEALING_FIELD}"), field, before, parse_healing(field).is_ok());
+    let annotation = new.annotation(HEALING);
+    let is_valid = annotation.as_str().is_some_and(|text| parse_annotated_healing(text).is_ok());
+    let before = old.map(|old| old.annotation(HEALING));
+    check(format!("metadata.annotations[{HEALING}]"), annotation, before, is_valid);
 }
 
 /// The field and the annotation for draining, as far as they change.

@@ -340,6 +340,19 @@ fn a_machine_is_neither_restored_nor_is_a_snapshot_taken_of_it_if(#[case] status
     assert_eq!((machine.restoring, machine.problem.as_deref()), (false, Some("ErrorPvcNotFound")));
 }
 
+#[rstest]
+#[case::paused(json!({ "printableStatus": "Paused" }), true)]
+#[case::shut_down(json!({ "printableStatus": "Stopping" }), true)]
+#[case::migrating(json!({ "printableStatus": "Migrating" }), true)]
+#[case::in_a_snapshot(json!({ "snapshotInProgress": "nightly" }), true)]
+#[case::restored(json!({ "restoreInProgress": "back" }), true)]
+#[case::between_two_instances(json!({ "printableStatus": "Stopped" }), false)]
+#[case::on_a_lost_node(json!({ "printableStatus": "Unknown" }), false)]
+#[case::unable_to_start(json!({}), false)]
+fn a_machine_is_unready_on_purpose(#[case] status: Value, #[case] on_purpose: bool) {
+    assert_eq!(failed_with(&status).unready_on_purpose, on_purpose);
+}
+
 /// Pausing and migrating a guest leaves it ready, and so does a snapshot.
 #[rstest]
 #[case::paused(json!({ "printableStatus": "Paused" }))]

@@ -57,6 +57,8 @@ pub struct PoolSettings {
     pub progress_deadline: Value,
     /// `spec.maxProvisioning`, raw: it is read together with the annotation.
     pub max_provisioning: Value,
+    /// `spec.healing`, raw: it is read together with the annotation.
+    pub healing: Value,
     /// `spec.drain`, raw: it is read together with the annotation.
     pub drain: Value,
     /// `spec.revisionHistoryLimit`, raw: it is read together with the annotation.
@@ -140,6 +142,7 @@ fn read_settings_with_errors(
         max_protection: spec["maxProtection"].clone(),
         progress_deadline: spec[PROGRESS_DEADLINE_FIELD].clone(),
         max_provisioning: spec[MAX_PROVISIONING_FIELD].clone(),
+        healing: spec["healing"].clone(),
         drain: spec["drain"].clone(),
         history_limit: spec[history_limit::FIELD].clone(),
         scale_in: strategy::read_scale_in_strategy(&spec["scaleInStrategy"], &mut messages),

@@ -40,6 +40,7 @@ fn a_recorded_pool_is_read_with_the_defaults() {
             replicas: 2,
             paused: false,
             max_unavailable: DisruptionBudget::Percent(100),
+            healing: Value::Null,
             drain: Value::Null,
             max_protection: Value::Null,
             progress_deadline: Value::Null,

@@ -49,6 +49,7 @@ pub trait Wording: Send + Sync + 'static {
             DeleteReason::StorageChanged { preserved: true } => {
                 " and preserved its storage, because the storage in the template changed"
             }
+            DeleteReason::NotReady => ", which was not ready for too long; another machine takes its place",
             DeleteReason::Unhealthy => " with its storage, because it does not start",
         };
         format!("deleted machine {machine}{why}")

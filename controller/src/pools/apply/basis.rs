@@ -71,6 +71,7 @@ impl PlanBasis {
                         DeleteReason::Surplus { .. }
                         | DeleteReason::StorageChanged { .. }
                         | DeleteReason::Unhealthy
+                        | DeleteReason::NotReady
                         | DeleteReason::Recycled
                         | DeleteReason::Targeted { forced: false },
                 } => {

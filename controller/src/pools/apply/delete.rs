@@ -74,6 +74,7 @@ async fn delete_machine<P: Platform>(
         DeleteReason::StorageChanged { preserved: true }
         | DeleteReason::Surplus { .. }
         | DeleteReason::Targeted { .. }
+        | DeleteReason::NotReady
         | DeleteReason::Recycled => writer.delete(kind, path, machine, version).await,
     }
 }
@@ -116,6 +117,9 @@ fn deleted_machine_outcome<P: Platform>(
     let mut outcome = ActionOutcome::gone(machine);
     if reason == DeleteReason::Unhealthy {
         outcome = outcome.with(Effect::Healed(machine.clone()));
+    }
+    if reason == DeleteReason::NotReady {
+        outcome = outcome.with(Effect::UnreadyReplaced(machine.clone()));
     }
     // The event about a target is sent when its entry is removed from the record, because other programs
     // delete most targets.

@@ -60,6 +60,8 @@ pub(super) enum Effect {
     DeleteUnconfirmed(Uid),
     /// A machine is replaced, because it does not start.
     Healed(ObjectId),
+    /// A machine is replaced, because it was not ready for too long.
+    UnreadyReplaced(ObjectId),
     /// A revision was sent to a machine.
     Update(Uid, RevisionId, UpdateOutcome),
     /// In a machine, these fields have other values than were sent.

@@ -5,6 +5,7 @@ mod deadline;
 mod disks;
 mod draining;
 mod failures;
+mod healing;
 mod kubevirt;
 mod leaders;
 mod limits;

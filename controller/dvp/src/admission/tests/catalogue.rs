@@ -268,6 +268,10 @@ pub(super) fn rule_examples() -> Vec<RuleExample> {
             with(pool(), "/metadata/annotations", json!({ "vmpool.dev/max-provisioning": "0" })),
         ),
         create(
+            Rule::Healing,
+            with(pool(), "/metadata/annotations", json!({ "vmpool.dev/healing": r#"{"maxUnhealthy": 0}"# })),
+        ),
+        create(
             Rule::Drain,
             with(pool(), "/metadata/annotations", json!({ "vmpool.dev/drain": r#"{"timeout": "25h"}"# })),
         ),

@@ -124,6 +124,21 @@ fn durations_are_compared_by_their_length(#[case] field: &str, #[case] annotatio
 }
 
 #[rstest]
+#[case::the_same_fields(json!({ "notReadyFor": "10m" }), r#"{"notReadyFor": "600s"}"#, false)]
+#[case::the_defaults(json!({}), r#"{"maxUnhealthy": "40%"}"#, false)]
+#[case::another_time(json!({ "notReadyFor": "10m" }), "{}", true)]
+fn settings_of_healing_are_compared_by_their_meaning(
+    #[case] field: Value,
+    #[case] annotation: &str,
+    #[case] said: bool,
+) {
+    let both = with(pool(), "/metadata/annotations", json!({ "vmpool.dev/healing": annotation }));
+    let both = with(both, "/spec/healing", field);
+    let expected = if said { vec![Rule::RolloutContradiction] } else { vec![] };
+    assert_eq!(warned(&World::complete().create(&both)), expected);
+}
+
+#[rstest]
 #[case::a_number(json!(1), true)]
 #[case::a_percentage(json!("10%"), true)]
 #[case::zero(json!(0), false)]

@@ -439,6 +439,20 @@ fn the_longest_protection_is_checked_when_it_changes() {
 }
 
 #[test]
+fn the_setting_of_healing_is_checked_when_it_changes() {
+    let annotated = |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/healing": text }));
+    let (good, bad) = (annotated(r#"{"notReadyFor": "1m"}"#), annotated("on"));
+    assert_eq!(refused(&create(&good)), []);
+    assert_eq!(refused(&judge(Some(&good), &bad)), [Rule::Healing], "without a change of the spec");
+    assert_eq!(refused(&judge(Some(&bad), &bad)), []);
+    let field = |value: Value| with(pool(), "/spec/healing", value);
+    for bad in [json!({ "notReadyFor": "25h" }), json!(true), json!({ "maxUnhealthy": 0 })] {
+        assert_eq!(refused(&create(&field(bad.clone()))), [Rule::Healing], "{bad}");
+    }
+    assert_eq!(refused(&create(&field(json!({})))), []);
+}
+
+#[test]
 fn the_timeout_of_drains_is_checked_when_it_changes() {
     let annotated = |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/drain": text }));
     let (good, bad) = (annotated(r#"{"timeout": "1m"}"#), annotated("1m"));
