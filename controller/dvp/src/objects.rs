@@ -91,6 +91,7 @@ pub(super) struct DvpPoolSpec {
     pub(super) max_protection: Value,
     pub(super) max_provisioning: Value,
     pub(super) drain: Value,
+    pub(super) recycle: Value,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

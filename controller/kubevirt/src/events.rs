@@ -30,7 +30,12 @@ impl Wording for KubeVirtWording {
     fn deleted(namespace: &str, machine: &ObjectId, reason: DeleteReason) -> String {
         let why = match reason {
             DeleteReason::Surplus | DeleteReason::Targeted { .. } => "",
-            DeleteReason::Recycled => ", whose hooks released it; another machine takes its place",
+            DeleteReason::Recycled { cause } => {
+                let (uid, why) = (&machine.uid, cause.clause());
+                return format!(
+                    "Deleted VM {namespace}/{machine} with uid {uid}, {why}; another machine takes its place"
+                );
+            }
             DeleteReason::StorageChanged { preserved: true } => {
                 ", because dataVolumeTemplates changed; the pool creates it again with the preserved DataVolumes"
             }

@@ -314,8 +314,14 @@ words!(
         StorageChanged => "storage_changed",
         /// It did not start.
         Unhealthy => "unhealthy",
+        /// Its annotation requested its replacement.
+        RecycledByRequest => "recycled_by_request",
+        /// It reached `recycle.maxLifetime`, and another machine takes its place.
+        RecycledByLifetime => "recycled_by_lifetime",
+        /// It was claimed `recycle.maxClaims` times, and another machine takes its place.
+        RecycledByClaims => "recycled_by_claims",
         /// Its hooks released it, and another machine takes its place.
-        Recycled => "recycled",
+        RecycledByHooks => "recycled_by_hooks",
     }
 );
 

@@ -6,27 +6,53 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::budget::uses_budget;
 use super::hooks::Draining;
 use super::mark::{DrainMark, DrainReason};
 use crate::ids::Uid;
 use crate::model::Machine;
-use crate::plan::action::{ApplyStage, DeleteReason, PoolAction};
+use crate::plan::action::{ApplyStage, PoolAction};
 use crate::plan::blocker::Blocker;
 use crate::plan::observed::ObservedPool;
 use crate::plan::result::{ExpiredDrain, Plan};
-use crate::rollout::progress::{RolloutProgress, RolloutState};
+use crate::recycling::find_recycle_cause;
+use crate::rollout::progress::RolloutState;
 
 /// The machines that the planners of one pass chose for a step.
 pub(crate) struct DrainPlanner<'a> {
     observed: &'a ObservedPool<'a>,
-    /// The chosen machines that are draining. Their marks stay.
+    /// The chosen machines that have hooks or are draining. Their marks stay.
     chosen: BTreeSet<&'a Uid>,
+    /// Whether the pool has more machines than desired, so that it replaces none.
+    has_surplus: bool,
     begun: Vec<PoolAction>,
 }
 
 impl<'a> DrainPlanner<'a> {
     pub(crate) fn new(observed: &'a ObservedPool<'a>) -> Self {
-        Self { observed, chosen: BTreeSet::new(), begun: Vec::new() }
+        let has_surplus = observed.has_surplus();
+        Self { observed, chosen: BTreeSet::new(), has_surplus, begun: Vec::new() }
+    }
+
+    /// Whether a planner of this pass chose the machine, which has hooks or is draining.
+    pub(crate) fn is_chosen(&self, machine: &Machine) -> bool {
+        self.chosen.contains(&machine.id.uid)
+    }
+
+    /// The machines whose drains the plan begins and that use disruption budget from then on.
+    pub(crate) fn begun_within_budget(&self) -> impl Iterator<Item = &Uid> {
+        self.begun.iter().filter_map(|action| match action {
+            PoolAction::BeginDrain { machine, mark } => uses_budget(mark.reason).then_some(&machine.uid),
+            _ => None,
+        })
+    }
+
+    /// Whether the owner of a hook released the machine for a step that does not follow any more. It is not
+    /// called back but replaced: its agent may have stopped. A protected machine stays.
+    pub(crate) fn is_released(&self, machine: &Machine) -> bool {
+        !machine.is_protected(self.observed.now)
+            && machine.draining.as_deref().is_some_and(Draining::is_released_by_owner)
+            && self.has_ended(machine)
     }
 
     /// Whether the step for which the machine was chosen can follow now. Otherwise the plan begins its drain,
@@ -39,9 +65,7 @@ impl<'a> DrainPlanner<'a> {
     ) -> bool {
         let (observed, timeout) = (self.observed, self.observed.pool.drain_timeout);
         let Some(draining) = machine.draining.as_ref() else { return true };
-        if draining.mark.is_some() {
-            self.chosen.insert(&machine.id.uid);
-        }
+        self.chosen.insert(&machine.id.uid);
         // A guest that does not run has nothing to finish.
         if timeout.is_zero()
             || machine.is_off()
@@ -73,16 +97,12 @@ impl<'a> DrainPlanner<'a> {
     pub(crate) fn plan_drains(self, plan: &mut Plan) {
         let observed = self.observed;
         let leaving: BTreeSet<Uid> = plan.leaving().cloned().collect();
-        let ended: Vec<&Arc<Machine>> = observed
+        let ended = observed
             .pool_machines()
             .filter(|machine| !machine.terminating && !leaving.contains(&machine.id.uid))
-            .filter(|machine| self.has_ended(machine))
-            .collect();
-        let (released, ended): (Vec<_>, Vec<_>) =
-            ended.into_iter().partition(|machine| may_have_stopped(observed, machine));
-        replace_released_machines(observed, &released, plan);
-        let ended = ended.into_iter().map(|machine| PoolAction::EndDrain { machine: machine.id.clone() });
-        let marks: Vec<PoolAction> = self.begun.into_iter().chain(ended).collect();
+            .filter(|machine| self.has_ended(machine) && !self.is_released(machine))
+            .map(|machine| PoolAction::EndDrain { machine: machine.id.clone() });
+        let marks: Vec<PoolAction> = self.begun.iter().cloned().chain(ended).collect();
         if marks.is_empty() {
             return;
         }
@@ -104,6 +124,12 @@ impl<'a> DrainPlanner<'a> {
             // The write that ends a restart removes the mark.
             DrainReason::Rollout if machine.is_restarting() => false,
             DrainReason::Rollout => machine.is_protected(observed.now) || !needs_rollout(observed, machine),
+            // It may wait for the backoff of deletions.
+            DrainReason::Recycling => {
+                machine.is_protected(observed.now)
+                    || self.has_surplus
+                    || find_recycle_cause(observed.pool, machine, observed.now).is_none()
+            }
         }
     }
 }
@@ -115,40 +141,4 @@ fn needs_rollout(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
         && !pool.rollout_stands_still()
         && pool.rollout.selection.includes(machine)
         && matches!(RolloutState::of(pool, machine), RolloutState::Outdated | RolloutState::InProgress)
-}
-
-/// Whether the owner of a hook released the machine, which is then not called back: its agent may have
-/// stopped. A protected machine stays.
-fn may_have_stopped(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
-    !machine.is_protected(observed.now)
-        && machine.draining.as_deref().is_some_and(Draining::is_released_by_owner)
-}
-
-/// Deletes machines that their hooks released although no step follows any more. The pool creates others in
-/// their place, within the disruption budget.
-fn replace_released_machines(observed: &ObservedPool<'_>, released: &[&Arc<Machine>], plan: &mut Plan) {
-    let live = observed.pool_machines().filter(|machine| !machine.terminating).count();
-    // In a surplus, the next scale-down chooses them first.
-    if released.is_empty() || live > observed.pool.desired || !observed.pool.validation_errors.is_empty() {
-        return;
-    }
-    plan.wants.remove = true;
-    let width = match observed.memory.backoff(ApplyStage::Remove).batch_size(observed.uptime) {
-        Ok(width) => width,
-        Err(left) => return plan.back_off(ApplyStage::Remove, left),
-    };
-    let progress = RolloutProgress::of(observed);
-    let mut budget = progress.remaining_budget();
-    let mut chosen: Vec<&Arc<Machine>> = released.to_vec();
-    chosen.sort_unstable_by(|a, b| a.created.cmp(&b.created).then_with(|| a.id.cmp(&b.id)));
-    let fits = chosen.into_iter().filter(|machine| {
-        let fits = progress.uses_budget(observed, machine) || budget > 0;
-        budget -= usize::from(fits && !progress.uses_budget(observed, machine));
-        fits
-    });
-    let deletions: Vec<PoolAction> = fits
-        .take(width)
-        .map(|machine| PoolAction::Delete { machine: machine.id.clone(), reason: DeleteReason::Recycled })
-        .collect();
-    plan.actions.extend(deletions);
 }

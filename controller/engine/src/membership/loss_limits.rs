@@ -47,7 +47,7 @@ pub(crate) fn limit_disks(observed: &ObservedPool<'_>, plan: &mut Plan) {
 /// Removes the deletions of machines that would be created again, while no machine is created.
 pub(crate) fn keep_irreplaceable(observed: &ObservedPool<'_>, plan: &mut Plan) {
     if observed.memory.machine_losses.is_stopped(observed.pool.machine_loss_limit()) {
-        plan.actions.retain(|action| !action.is_recreation());
+        plan.actions.retain(|action| !action.is_recreation() && !action.is_drain_for_replacement());
     }
 }
 

@@ -14,6 +14,7 @@ use crate::model::disk::{Disk, DiskState};
 use crate::model::exclusion::Exclusion;
 use crate::model::machine::{Machine, Selectable};
 use crate::protection;
+use crate::recycling::RecyclePolicy;
 use crate::revisions::{Fingerprint, RevisionCopies, RevisionId, TemplateParts, UsedCopy};
 use crate::scale_down::policy::ScaleDownPolicy;
 use crate::scale_down::removal::{RemovalRecord, RemovedMachines};
@@ -386,6 +387,8 @@ pub struct PoolSpec {
     pub storage_classes: Arc<[Arc<str>]>,
     /// For how long a machine with hooks may drain; zero if machines do not drain.
     pub drain_timeout: Duration,
+    /// When the controller replaces machines.
+    pub recycle: RecyclePolicy,
     /// How the controller names machines.
     pub naming: Naming,
     /// How the controller applies the revision to existing machines.
@@ -443,6 +446,7 @@ impl PoolSpec {
             max_provisioning: None,
             storage_classes: Arc::default(),
             drain_timeout: draining::DEFAULT_TIMEOUT,
+            recycle: RecyclePolicy::default(),
             naming: Naming::Random,
             rollout: RolloutPolicy::default(),
             disks: Vec::new(),
@@ -484,6 +488,11 @@ impl PoolSpec {
                     machine.selectable.labels.as_ref().is_none_or(|labels| selector.matches(labels))
                 }
             }
+    }
+
+    /// Whether the machine was claimed less often than the pool allows, so that a claim may take it.
+    pub fn has_claims_left(&self, machine: &Machine) -> bool {
+        self.recycle.max_claims.is_none_or(|most| machine.claims() < most)
     }
 
     /// Number of consecutive machines that other clients may take away, before the controller stops to create

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::draining::DrainMark;
+use crate::draining::{DrainMark, DrainReason};
 use crate::failure::FailureReason;
 use crate::ids::{ObjectId, Uid};
 use crate::model::{DiskAnnotations, DiskDraft, Draft};
+use crate::recycling::RecycleCause;
 use crate::revisions::RevisionId;
 use crate::scale_up::names::NameBlock;
 
@@ -255,7 +256,10 @@ pub enum DeleteReason {
     /// It does not start, so that it is created again.
     Unhealthy,
     /// It serves no longer, so that another machine is created in its place.
-    Recycled,
+    Recycled {
+        /// Why.
+        cause: RecycleCause,
+    },
 }
 
 /// Why a disk of the pool is deleted.
@@ -360,10 +364,15 @@ impl PoolAction {
             Self::Delete {
                 reason: DeleteReason::StorageChanged { .. }
                     | DeleteReason::Unhealthy
-                    | DeleteReason::Recycled,
+                    | DeleteReason::Recycled { .. },
                 ..
             }
         )
+    }
+
+    /// Whether it drains a machine that the controller then replaces.
+    pub(crate) fn is_drain_for_replacement(&self) -> bool {
+        matches!(self, Self::BeginDrain { mark, .. } if mark.reason == DrainReason::Recycling)
     }
 
     /// Name of the object that it writes; empty for the pool.

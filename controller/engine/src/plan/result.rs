@@ -113,7 +113,8 @@ impl Plan {
     pub fn withhold_template(&mut self, keeps_copies: bool) {
         self.actions.retain(|action| {
             !(matches!(action, PoolAction::Create { .. } | PoolAction::Update { .. })
-                || action.is_recreation())
+                || action.is_recreation()
+                || action.is_drain_for_replacement())
                 && (keeps_copies || !matches!(action, PoolAction::StoreRevision { .. }))
         });
     }

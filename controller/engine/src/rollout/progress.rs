@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::draining::is_draining_for_rollout;
+use crate::draining::is_draining_within_budget;
 use crate::model::{DiskRef, InstanceTransition, Machine, MachineActivity, Pool, Restarts};
 use crate::plan::observed::ObservedPool;
 use crate::revisions::RevisionId;
@@ -213,7 +213,7 @@ impl RolloutProgress {
     #[expect(clippy::unused_self, reason = "the count and the question must not drift apart")]
     pub(crate) fn uses_budget(&self, observed: &ObservedPool<'_>, machine: &Machine) -> bool {
         is_unavailable(machine)
-            || is_draining_for_rollout(machine)
+            || is_draining_within_budget(machine)
             || lacks_an_instance(observed.pool, machine)
             || machine.instance.as_ref().is_some_and(|instance| {
                 observed.memory.restarts.is_requested(&instance.id.uid, observed.uptime)

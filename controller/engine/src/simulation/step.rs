@@ -44,6 +44,8 @@ pub(super) enum SimulationStep {
     TakeAll,
     /// A user limits provisioning to this number of machines; 0 for no limit.
     Limit(usize),
+    /// A user requests the replacement of a machine.
+    Recycle(usize),
     /// A step on retained disks.
     Disk(DiskStep),
 }
@@ -59,6 +61,15 @@ impl SimulationStep {
         let (kind, argument) = (number % 124, usize::try_from(number / 124).expect("small"));
         match kind.checked_sub(120) {
             Some(_) => Self::Limit(argument % 5),
+            None => Self::of(kind, argument),
+        }
+    }
+
+    /// The same, with requested replacements of machines.
+    pub(super) fn from_number_with_recycling(number: u32) -> Self {
+        let (kind, argument) = (number % 126, usize::try_from(number / 126).expect("small"));
+        match kind.checked_sub(120) {
+            Some(_) => Self::Recycle(argument),
             None => Self::of(kind, argument),
         }
     }

@@ -88,7 +88,7 @@ impl EngineSimulation {
         // it.
         self.api.now += self.tick;
         match step {
-            SimulationStep::Pass => self.pass(),
+            SimulationStep::Pass => self.pass()?,
             SimulationStep::Act(fate) => self.act(fate)?,
             SimulationStep::Hang => {
                 self.hangs = true;
@@ -152,7 +152,7 @@ impl EngineSimulation {
         Ok(())
     }
 
-    fn pass(&mut self) {
+    fn pass(&mut self) -> Result<(), BrokenInvariant> {
         if self.controller.pending.is_empty() {
             let (plan, _) = self.controller.pass(&self.api);
             let (pool, blockers) =
@@ -160,7 +160,9 @@ impl EngineSimulation {
             let what = format!("pass for {} under {:?}", pool.desired, pool.scale_down_policy);
             let what = format!("{what}: {}{}", summarize_plan(&plan), blockers.collect::<String>());
             self.tell(format_args!("{what}"));
+            self.replaces_within_budget(&plan)?;
         }
+        Ok(())
     }
 
     pub(super) fn act(&mut self, fate: RequestDelivery) -> Result<(), BrokenInvariant> {
@@ -303,6 +305,9 @@ impl EngineSimulation {
                 let until = seconds.map(|seconds| time_after(api.timestamp(), Duration::from_secs(seconds)));
                 api.protect(id, until.map(ProtectionEnd::At));
             }),
+            SimulationStep::Recycle(which) => {
+                self.machine(which, "is to be replaced", Api::request_replacement)
+            }
             SimulationStep::Toggle(which) => self.machine(which, "starts or stops", |api, id| {
                 let runs =
                     api.machines.find(id).is_ok_and(|machine| machine.activity == MachineActivity::Running);

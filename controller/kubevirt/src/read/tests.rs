@@ -41,6 +41,7 @@ fn a_recorded_pool_is_read_with_the_defaults() {
             paused: false,
             max_unavailable: DisruptionBudget::Percent(100),
             drain: Value::Null,
+            recycle: Value::Null,
             max_protection: Value::Null,
             max_provisioning: Value::Null,
             history_limit: Value::Null,

@@ -35,7 +35,10 @@ pub trait Wording: Send + Sync + 'static {
     fn deleted(_namespace: &str, machine: &ObjectId, reason: DeleteReason) -> String {
         let why = match reason {
             DeleteReason::Surplus | DeleteReason::Targeted { .. } => "",
-            DeleteReason::Recycled => ", whose hooks released it; another machine takes its place",
+            DeleteReason::Recycled { cause } => {
+                let why = cause.clause();
+                return format!("deleted machine {machine}, {why}; another machine takes its place");
+            }
             DeleteReason::StorageChanged { preserved: false } => {
                 " with its storage, because the storage in the template changed"
             }
