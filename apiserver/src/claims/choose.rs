@@ -78,7 +78,9 @@ impl ClaimSnapshot {
     }
 
     fn is_free(&self, machine: &Machine, targets: &BTreeSet<Uid>) -> bool {
-        machine.is_claimable(self.now) && !targets.contains(&machine.id.uid)
+        machine.is_claimable(self.now)
+            && self.pool.has_claims_left(machine)
+            && !targets.contains(&machine.id.uid)
     }
 
     fn targets(&self) -> BTreeSet<Uid> {
