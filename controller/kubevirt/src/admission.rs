@@ -79,6 +79,7 @@ impl Rules for KubevirtRules {
                 "spec.maxProtection",
                 "spec.maxProvisioning",
                 "spec.drain",
+                "spec.recycle",
                 "spec.revisionHistoryLimit",
                 "spec.scaleInStrategy",
                 "spec.updateStrategy",
