@@ -82,7 +82,10 @@ fn protection_end(now: Timestamp, duration: std::time::Duration) -> Result<Strin
 }
 
 /// The named machines of the pool.
-async fn find_named_machines<P: ClientPlatform>(
+///
+/// # Errors
+/// A machine does not exist or does not belong to the pool, or a request failed.
+pub(super) async fn find_named_machines<P: ClientPlatform>(
     cluster: &UserClusterClient,
     pool: &ObjectId,
     names: &[String],
@@ -104,7 +107,10 @@ async fn find_named_machines<P: ClientPlatform>(
 }
 
 /// Writes the annotations at the version of the machine that was read.
-async fn annotate_machine<P: ClientPlatform>(
+///
+/// # Errors
+/// The request failed, or the machine has changed.
+pub(super) async fn annotate_machine<P: ClientPlatform>(
     cluster: &UserClusterClient,
     machine: &Value,
     annotations: &Value,
