@@ -2,13 +2,13 @@
 //!
 //! | invariant | check | needs |
 //! | --- | --- | --- |
-//! | I1 no machine is removed unless it is a target or surplus | [`removal`] | history |
+//! | I1 no machine is removed unless it is a target or surplus, or is replaced | [`removal`] | history |
 //! | I2 machines never exceed what any reader could still see as desired | [`machine_count`] | history |
 //! | I3 a disk is mounted by one machine at a time | the simulator records it; `World::check`  reads it | |
 //! | I3 no two machines refer to one disk for long | [`shared_disks`] | state |
 //! | I4 foreign objects are left alone, referenced disks are not deleted | [`foreign_objects`] | history, audit log |
 //! | I4 preserved storage of KubeVirt machines outlives them | [`preserved_storage`] | history |
-//! | I5 an Explicit pool loses only targets of a targeted removal | [`removal`] | history |
+//! | I5 an Explicit pool loses only targets of a targeted removal, and replaced machines | [`removal`] | history |
 //! | I6 a targeted removal takes effect exactly once, and affects no other machine | [`targeted_removal`], [`machine_count`], [`removal`] | history |
 //! | I7 the controller never writes `spec.replicas` | [`replica_writes`] | history, audit log |
 //! | I8 in a settled world the status is correct, and there are no writes | [`settled`] | state, audit log |

@@ -1,5 +1,5 @@
-//! Machines of KubeVirt pools that the controller may replace although the pool has no surplus: those that do
-//! not start, and those whose DataVolume templates have changed.
+//! Machines that the controller may replace although the pool has no surplus: those that it recycles, and in
+//! KubeVirt pools those that do not start, and those whose DataVolume templates have changed.
 
 use std::collections::BTreeSet;
 
@@ -19,11 +19,15 @@ const FAILED: [&str; 6] = [
     "ImagePullBackOff",
 ];
 
-/// The pools whose DataVolume templates have changed, by UID.
+/// Where users request the replacement of a machine, and pools set when they recycle machines.
+const RECYCLE: &str = "/metadata/annotations/vmpool.dev~1recycle";
+
+/// The pools whose DataVolume templates have changed, and those that have recycled machines, by UID.
 #[derive(Debug, Default)]
 pub(super) struct Replacements {
     templates: Vec<(String, Value)>,
     changed: BTreeSet<String>,
+    recycling: BTreeSet<String>,
 }
 
 impl Replacements {
@@ -33,6 +37,9 @@ impl Replacements {
             return;
         }
         let pool = &change.object;
+        if !pool.at("/spec/recycle").is_null() || !pool.at(RECYCLE).is_null() {
+            self.recycling.insert(pool.uid().to_owned());
+        }
         let templates = pool.at("/spec/virtualMachineTemplate/spec/dataVolumeTemplates");
         match self.templates.iter().find(|(uid, _)| uid == pool.uid()) {
             None => self.templates.push((pool.uid().to_owned(), templates.clone())),
@@ -50,6 +57,8 @@ impl Replacements {
             let threshold = state.healing.and_then(|threshold| i64::try_from(threshold).ok());
             threshold.is_some_and(|threshold| is_failed || failures >= threshold)
         };
-        active().any(heals) || active().next().is_some() && self.changed.contains(machine.owner_uid())
+        let pool = machine.owner_uid();
+        let is_recycled = || !machine.at(RECYCLE).is_null() || self.recycling.contains(pool);
+        active().any(heals) || active().next().is_some() && (self.changed.contains(pool) || is_recycled())
     }
 }

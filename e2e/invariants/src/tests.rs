@@ -237,6 +237,19 @@ fn a_removal_that_was_answered_with_a_success(#[case] history: TestHistory, #[ca
     assert_eq!(history.found(&actions, &[]), expected);
 }
 
+#[rstest]
+#[case::requested(json!({ "vmpool.dev/recycle": "2026-01-01T00:00:00Z" }), &[])]
+#[case::not_requested(json!({}), &["I5"])]
+fn an_explicit_pool_may_lose_a_machine_whose_replacement_was_requested(
+    #[case] annotations: Value,
+    #[case] found: &[&str],
+) {
+    let mut object = machine("b");
+    object["metadata"]["annotations"] = annotations;
+    let history = two_of(2, "Explicit").write(TestedKind::Machine, object, false).terminating("b");
+    assert_eq!(history.found(&UserActions::default(), &[]), found);
+}
+
 #[test]
 fn a_refused_request_does_not_allow_a_removal() {
     let mut actions = UserActions::default();
