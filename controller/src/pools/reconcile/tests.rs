@@ -14,6 +14,7 @@ mod problems;
 mod protection;
 mod provisioning;
 mod reads;
+mod recycling;
 mod revisions;
 mod rollouts;
 mod settings;
