@@ -23,6 +23,7 @@ pub enum KubevirtConditions {
 
 /// Settings of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent flags: any of them may come with any other")]
 pub struct ControllerSettings {
     /// Maximum number of passes in parallel, each for another pool.
     pub workers: usize,
@@ -63,6 +64,8 @@ pub struct ControllerSettings {
     /// Whether instance types and preferences keep a finalizer until all machines and pools that name them
     /// have copies.
     pub protects_types: bool,
+    /// Whether autoscalers are reconciled.
+    pub autoscales: bool,
 }
 
 impl ControllerSettings {
@@ -106,6 +109,7 @@ impl Default for ControllerSettings {
             skips_forbidden_platforms: false,
             copies: None,
             protects_types: true,
+            autoscales: false,
         }
     }
 }

@@ -27,12 +27,21 @@ use std::collections::BTreeMap;
 #[kube(derive = "Default")]
 #[kube(derive = "PartialEq")]
 pub struct VirtualMachinePoolSpec {
+    /// How machines with hooks end. A hook is an annotation of a machine with the prefix drain.vmpool.dev/. Before the controller deletes or restarts such a machine, it waits until all hooks are released. It overrides the annotation vmpool.dev/drain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<VirtualMachinePoolDrain>,
     /// The longest time for which a machine can be protected, a duration from 1m to 720h. The default is 24h. It overrides the annotation vmpool.dev/max-protection.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxProtection")]
     pub max_protection: Option<String>,
     /// How many machines may exist that have not been ready yet. The controller creates no further machine while that many exist; a machine counts for at most 30 minutes. A number from 1, or a percentage of replicas from 1% to 100%, rounded up. Without it, the pool has no limit. It overrides the annotation vmpool.dev/max-provisioning.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxProvisioning")]
     pub max_provisioning: Option<IntOrPercent>,
+    /// After how many seconds without progress the pool is stalled. The condition Stalled is then True, with the cause. Progress is a machine that became ready, was updated, created or deleted. The default is 600. It overrides the annotation vmpool.dev/progress-deadline-seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "progressDeadlineSeconds")]
+    pub progress_deadline_seconds: Option<i32>,
+    /// When the controller replaces machines that serve well. It deletes such a machine within the disruption budget, oldest first, and creates another one; replicas stays. Protected machines wait, and machines with hooks drain first. It overrides the annotation vmpool.dev/recycle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recycle: Option<VirtualMachinePoolRecycle>,
     /// The desired number of machines. Users, autoscalers and targeted removals change it, and the controller never does. The default is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
@@ -51,6 +60,28 @@ pub struct VirtualMachinePoolSpec {
     /// The template from which the controller creates every machine of the pool.
     #[serde(rename = "virtualMachineTemplate")]
     pub virtual_machine_template: VirtualMachinePoolVirtualMachineTemplate,
+}
+
+/// How machines with hooks end. A hook is an annotation of a machine with the prefix drain.vmpool.dev/. Before the controller deletes or restarts such a machine, it waits until all hooks are released. It overrides the annotation vmpool.dev/drain.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolDrain {
+    /// The longest time for which the controller waits for the hooks of a machine, a duration from 0s to 24h. The default is 10m. With 0s, it does not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
+}
+
+/// When the controller replaces machines that serve well. It deletes such a machine within the disruption budget, oldest first, and creates another one; replicas stays. Protected machines wait, and machines with hooks drain first. It overrides the annotation vmpool.dev/recycle.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolRecycle {
+    /// By how many percent maxLifetime is shortened at most, by a value that depends on the machine, and not below 10m. The default is 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<i32>,
+    /// The number of claims after which a machine is replaced. The claim that reaches it is the last one: the machine then serves until that claim ends. Without it, the number has no effect.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxClaims")]
+    pub max_claims: Option<i32>,
+    /// The age at which a machine is replaced, a duration of at least 10m. Without it, machines have no age.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxLifetime")]
+    pub max_lifetime: Option<String>,
 }
 
 /// How the controller applies a changed machine template to existing machines. If the CustomResourceDefinition of a cluster does not have these fields, use the equivalent annotations.
@@ -125,6 +156,9 @@ pub struct VirtualMachinePoolStatus {
     /// Name of the current revision: that of the template, or the one that spec.rollout.revision names. A machine has it as a label when the revision is in effect.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "desiredTemplateHash")]
     pub desired_template_hash: Option<String>,
+    /// The number of machines that drain: their guests finish their work before the controller deletes or restarts the machines. Absent if it is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "drainingReplicas")]
+    pub draining_replicas: Option<i32>,
     /// The number behind the name of the next machine. A new leader goes on from it, so that the name of a former machine does not return.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "nextMachineNumber")]
     pub next_machine_number: Option<i64>,

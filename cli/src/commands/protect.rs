@@ -107,10 +107,7 @@ pub(super) async fn find_named_machines<P: ClientPlatform>(
 }
 
 /// Writes the annotations at the version of the machine that was read.
-///
-/// # Errors
-/// The request failed, or the machine has changed.
-pub(super) async fn annotate_machine<P: ClientPlatform>(
+async fn annotate_machine<P: ClientPlatform>(
     cluster: &UserClusterClient,
     machine: &Value,
     annotations: &Value,

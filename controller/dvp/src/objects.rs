@@ -89,6 +89,7 @@ pub(super) struct DvpPoolSpec {
     pub(super) rollout: Value,
     pub(super) revision_history_limit: Value,
     pub(super) max_protection: Value,
+    pub(super) progress_deadline_seconds: Value,
     pub(super) max_provisioning: Value,
     pub(super) drain: Value,
     pub(super) recycle: Value,
@@ -135,6 +136,8 @@ pub(super) struct DvpPoolStatus {
     pub(super) updated_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
     pub(super) restart_pending_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient_value")]
+    pub(super) draining_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
     pub(super) next_machine_number: Option<u64>,
     #[serde(deserialize_with = "lenient_value")]

@@ -29,6 +29,7 @@
 //! | Why does this machine have this disk, and why was a disk deleted? | `disks` |
 //! | Which revision does the template have, and which revisions are stored? | [`revisions`] |
 //! | Which machines belong to this pool? | [`membership`] |
+//! | For how long may this pool make no progress? | [`progress`] |
 //! | Until when is this machine protected? | [`protection`] |
 //! | Which work of its guest does this machine finish before it leaves? | [`draining`] |
 //! | What does the status say? | [`status`], with [`condition`] and [`activity`] |
@@ -46,8 +47,8 @@
 //! 1. `ids` and `membership::owner`: names, UIDs and owners of objects;
 //! 2. facts, stored records and limits: [`activity`], [`revisions`], [`condition`], [`scale_up::names`],
 //!    [`scale_up::provisioning_limit`], [`scale_up::class_slots`], [`scale_down::removal`], [`failure`],
-//!    [`backoff`], [`limits`], [`membership::losses`], [`selector`], [`copied_pool`], [`protection`], `draining`
-//!    and `recycling` without their planners, [`admission`] (which no other part uses);
+//!    [`backoff`], [`limits`], [`membership::losses`], [`selector`], [`copied_pool`], [`protection`], [`progress`],
+//!    `draining` and `recycling` without their planners, [`admission`] (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts; `scale_down::policy`, which compares machines and which
 //!    pools contain;
 //! 4. [`ledger`], `plan::action`, `plan::blocker`, and what the memory keeps for one folder:
@@ -96,6 +97,7 @@ pub mod membership;
 pub mod memory;
 pub mod model;
 pub mod plan;
+pub mod progress;
 pub mod protection;
 pub mod recycling;
 pub mod revisions;

@@ -19,8 +19,11 @@
 //! | I14 objects of other namespaces have no effect, and are left alone | all of the above, [`other_namespaces`] | history, audit log |
 //! | I15 the objects that a pool creates and does not keep are bounded | [`unowned_objects`] | history, audit log |
 //! | I16 a machine is created only while fewer machines provision than the limit allows | [`provisioning`] | history |
+//! | I19 a machine with hooks is not removed or restarted before they are released | [`draining`] | history |
+//! | I21 replacements make no more machines unavailable than the budget allows | [`replacement_budget`] | history |
 
 pub mod disk_collection;
+pub mod draining;
 pub mod finalizers;
 pub mod foreign_objects;
 pub mod image_references;
@@ -34,12 +37,14 @@ pub mod protection;
 pub mod provisioning;
 pub mod recorder;
 pub mod removal;
+pub mod replacement_budget;
 pub mod replica_writes;
 pub mod settled;
 pub mod shared_disks;
 pub mod targeted_removal;
 pub mod unowned_objects;
 
+mod disruption_budget;
 mod provisioning_limit;
 mod removal_record;
 mod replacement;
@@ -67,8 +72,10 @@ pub fn check_history(
 ) -> Vec<Violation> {
     let mut found = removal::check_machine_removals(history, actions);
     found.extend(protection::check_protection(history, actions));
+    found.extend(draining::check_draining(history, actions));
     found.extend(machine_count::check_machine_count(history, actions));
     found.extend(provisioning::check_provisioning(history, actions));
+    found.extend(replacement_budget::check_replacement_budget(history, actions));
     found.extend(targeted_removal::check_targeted_removals(history, actions));
     found.extend(foreign_objects::check_foreign_objects(history, actions, audit, controller_user));
     found.extend(replica_writes::check_replica_writes(history, audit, controller_user));

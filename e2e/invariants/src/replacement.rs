@@ -1,10 +1,12 @@
-//! Machines that the controller may replace although the pool has no surplus: those that it recycles, and in
-//! KubeVirt pools those that do not start, and those whose DataVolume templates have changed.
+//! Machines that the controller may replace although the pool has no surplus: those that it recycles, those
+//! whose hooks released them, and in KubeVirt pools those that do not start, and those whose DataVolume
+//! templates have changed.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::draining::is_released_by_owner;
 use super::timeline::DesiredState;
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::RecordedChange;
@@ -57,8 +59,15 @@ impl Replacements {
             let threshold = state.healing.and_then(|threshold| i64::try_from(threshold).ok());
             threshold.is_some_and(|threshold| is_failed || failures >= threshold)
         };
-        let pool = machine.owner_uid();
-        let is_recycled = || !machine.at(RECYCLE).is_null() || self.recycling.contains(pool);
-        active().any(heals) || active().next().is_some() && (self.changed.contains(pool) || is_recycled())
+        let is_changed = active().next().is_some() && self.changed.contains(machine.owner_uid());
+        active().any(heals) || is_changed || self.recycles(machine, states)
+    }
+
+    /// Whether the controller may recycle this machine, according to one of the states that it may have read.
+    pub(super) fn recycles(&self, machine: &JsonObject, states: &[&DesiredState]) -> bool {
+        states.iter().any(|state| !state.paused)
+            && (!machine.at(RECYCLE).is_null()
+                || self.recycling.contains(machine.owner_uid())
+                || is_released_by_owner(machine))
     }
 }

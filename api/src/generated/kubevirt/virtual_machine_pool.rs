@@ -32,6 +32,9 @@ pub struct VirtualMachinePoolSpec {
     /// Replaces machines that fail to start. Without it the controller replaces no machines; an empty object enables it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autohealing: Option<VirtualMachinePoolAutohealing>,
+    /// How machines with hooks end. A hook is an annotation of a machine with the prefix drain.vmpool.dev/. Before the controller deletes or restarts such a machine, it waits until all hooks are released. It overrides the annotation vmpool.dev/drain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<VirtualMachinePoolDrain>,
     /// How machines get the instance type and the preference that virtualMachineTemplate names. With Pin, all machines of a revision use one copy of each. With Expand, the controller writes both into the machines, which then name neither. With PerMember, KubeVirt makes a copy for each machine when it first sees the machine. It cannot change while the pool has machines. Without it Pin.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "instancetypePolicy")]
     pub instancetype_policy: Option<String>,
@@ -50,6 +53,12 @@ pub struct VirtualMachinePoolSpec {
     /// Whether the controller leaves the pool as it is. It creates, deletes and updates no machines while this is true. Without it false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
+    /// After how many seconds without progress the pool is stalled. The condition Stalled is then True, with the cause. Progress is a machine that became ready, was updated, created or deleted. The default is 600. It overrides the annotation vmpool.dev/progress-deadline-seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "progressDeadlineSeconds")]
+    pub progress_deadline_seconds: Option<i32>,
+    /// When the controller replaces machines that serve well. It deletes such a machine within the disruption budget, oldest first, and creates another one; replicas stays. Protected machines wait, and machines with hooks drain first. It overrides the annotation vmpool.dev/recycle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recycle: Option<VirtualMachinePoolRecycle>,
     /// Desired number of machines. Users, autoscalers and targeted removals change it; the controller does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
@@ -86,6 +95,17 @@ pub struct VirtualMachinePoolAutohealing {
     pub unknown_fields: BTreeMap<String, serde_json::Value>,
 }
 
+/// How machines with hooks end. A hook is an annotation of a machine with the prefix drain.vmpool.dev/. Before the controller deletes or restarts such a machine, it waits until all hooks are released. It overrides the annotation vmpool.dev/drain.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolDrain {
+    /// The longest time for which the controller waits for the hooks of a machine, a duration from 0s to 24h. The default is 10m. With 0s, it does not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
+    /// Fields that this crate does not know. They are written as they were read.
+    #[serde(flatten)]
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
+}
+
 /// Which names in the template get the ordinal of the machine at their end. The names of DataVolumes always get it.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachinePoolNameGeneration {
@@ -95,6 +115,9 @@ pub struct VirtualMachinePoolNameGeneration {
     /// Whether the names of Secrets with the metadata of cloud-init get the ordinal. Without it false. The annotation vmpool.dev/name-generation can replace it.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToMetaDataSecretRefs")]
     pub append_index_to_meta_data_secret_refs: Option<bool>,
+    /// Whether the names of ResourceClaims get the ordinal. Names of ResourceClaimTemplates stay. Without it false. The annotation vmpool.dev/name-generation can replace it.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToResourceClaimRefs")]
+    pub append_index_to_resource_claim_refs: Option<bool>,
     /// Whether the names of Secrets in volumes, also those for cloud-init, get the ordinal. Without it false.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToSecretRefs")]
     pub append_index_to_secret_refs: Option<bool>,
@@ -104,6 +127,23 @@ pub struct VirtualMachinePoolNameGeneration {
     /// Whether the host name of each guest is the name of its machine. Names that are no DNS labels have no effect. Without it false. The annotation vmpool.dev/name-generation can replace it.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "setHostnameToVMName")]
     pub set_hostname_to_vm_name: Option<bool>,
+    /// Fields that this crate does not know. They are written as they were read.
+    #[serde(flatten)]
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
+}
+
+/// When the controller replaces machines that serve well. It deletes such a machine within the disruption budget, oldest first, and creates another one; replicas stays. Protected machines wait, and machines with hooks drain first. It overrides the annotation vmpool.dev/recycle.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolRecycle {
+    /// By how many percent maxLifetime is shortened at most, by a value that depends on the machine, and not below 10m. The default is 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<i32>,
+    /// The number of claims after which a machine is replaced. The claim that reaches it is the last one: the machine then serves until that claim ends. Without it, the number has no effect.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxClaims")]
+    pub max_claims: Option<i32>,
+    /// The age at which a machine is replaced, a duration of at least 10m. Without it, machines have no age.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxLifetime")]
+    pub max_lifetime: Option<String>,
     /// Fields that this crate does not know. They are written as they were read.
     #[serde(flatten)]
     pub unknown_fields: BTreeMap<String, serde_json::Value>,
@@ -235,6 +275,9 @@ pub struct VirtualMachinePoolStatus {
     /// Name of the ControllerRevision with the current template.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "currentRevision")]
     pub current_revision: Option<String>,
+    /// Number of machines that drain: their guests finish their work before the controller deletes or restarts the machines. Absent if it is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "drainingReplicas")]
+    pub draining_replicas: Option<i32>,
     /// How many machines autohealing has replaced since the pool was created.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "healedReplicas")]
     pub healed_replicas: Option<i64>,

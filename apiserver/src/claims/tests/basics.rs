@@ -305,3 +305,18 @@ async fn claims_are_counted_without_renewals_and_repetitions_and_the_last_one_is
     let third = claim(&world, &process, body("c")).await;
     assert_refused(&third, 409, "NoMachineAvailable");
 }
+
+#[tokio::test]
+async fn a_draining_machine_is_not_claimed() {
+    let world = running(1, 2);
+    let mark =
+        r#"{"id":"d","reason":"Rollout","since":"2026-01-01T00:00:00Z","deadline":"2026-01-01T00:10:00Z"}"#;
+    world.server.store(|store| {
+        store.edit_machine("web-0", |machine| {
+            machine["metadata"]["annotations"][vmpool_engine::draining::MARK] = json!(mark);
+        });
+    });
+    let process = world.process(1);
+    assert_eq!(machine(&claim(&world, &process, body("a")).await), "web-1");
+    assert_refused(&claim(&world, &process, body("b")).await, 409, "NoMachineAvailable");
+}

@@ -57,6 +57,7 @@ rules! {
     machines than replicas";
     EmptiedPool "W17" Warning Update "replicas does not go to zero";
     MaxProtection "W24" Invalid Rollout "maxProtection is a duration from 1m to 720h";
+    ProgressDeadline "W28" Invalid Rollout "progressDeadlineSeconds is a number of seconds from 1";
     MaxProvisioning "W26" Invalid Rollout "maxProvisioning is a number from 1, or a percentage from 1% to 100%";
     Drain "W27" Invalid Rollout "drain.timeout is a duration from 0s to 24h";
     Recycle "W30" Invalid Rollout "recycle has maxLifetime from 10m, maxClaims from 1 and jitter from 0 to 100";

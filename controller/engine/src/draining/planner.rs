@@ -6,15 +6,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::SignedDuration;
+
 use super::budget::uses_budget;
 use super::hooks::Draining;
 use super::mark::{DrainMark, DrainReason};
 use crate::ids::Uid;
-use crate::model::Machine;
+use crate::model::{Machine, Restarts};
 use crate::plan::action::{ApplyStage, PoolAction};
 use crate::plan::blocker::Blocker;
 use crate::plan::observed::ObservedPool;
-use crate::plan::result::{ExpiredDrain, Plan};
+use crate::plan::result::{FinishedDrain, Plan};
 use crate::recycling::find_recycle_cause;
 use crate::rollout::progress::RolloutState;
 
@@ -26,6 +28,11 @@ pub(crate) struct DrainPlanner<'a> {
     /// Whether the pool has more machines than desired, so that it replaces none.
     has_surplus: bool,
     begun: Vec<PoolAction>,
+}
+
+/// Plans the drains that begin, and ends those whose step is not taken any more.
+pub(crate) fn plan_drains(drains: DrainPlanner<'_>, plan: &mut Plan) {
+    drains.plan(plan);
 }
 
 impl<'a> DrainPlanner<'a> {
@@ -72,6 +79,7 @@ impl<'a> DrainPlanner<'a> {
             || !observed.has_been_ready(machine)
             || draining.hooks.is_empty()
         {
+            self.finish(machine, Vec::new(), plan);
             return true;
         }
         let Some(mark) = draining.mark.as_ref().filter(|mark| !mark.is_forged(observed.now)) else {
@@ -81,11 +89,12 @@ impl<'a> DrainPlanner<'a> {
         };
         let hooks: Vec<Arc<str>> = draining.unreleased(&mark.id).cloned().collect();
         if hooks.is_empty() {
+            self.finish(machine, hooks, plan);
             return true;
         }
         let deadline = mark.effective_deadline(observed.now, timeout);
         if observed.now >= deadline {
-            plan.expired_drains.push(ExpiredDrain { machine: machine.id.name.clone(), hooks });
+            self.finish(machine, hooks, plan);
             return true;
         }
         plan.requeue_in(Duration::try_from(deadline.duration_since(observed.now)).unwrap_or_default());
@@ -93,8 +102,14 @@ impl<'a> DrainPlanner<'a> {
         false
     }
 
-    /// Plans the drains that begin, and ends those whose step is not taken any more.
-    pub(crate) fn plan_drains(self, plan: &mut Plan) {
+    /// Notes that the drain of a machine is over; `hooks` are those that are not released.
+    fn finish(&self, machine: &Machine, hooks: Vec<Arc<str>>, plan: &mut Plan) {
+        let Some(mark) = machine.drain_mark() else { return };
+        let lasted = self.observed.now.duration_since(mark.since).max(SignedDuration::ZERO).unsigned_abs();
+        plan.finished_drains.push(FinishedDrain { machine: machine.id.name.clone(), hooks, lasted });
+    }
+
+    fn plan(self, plan: &mut Plan) {
         let observed = self.observed;
         let leaving: BTreeSet<Uid> = plan.leaving().cloned().collect();
         let ended = observed
@@ -103,6 +118,7 @@ impl<'a> DrainPlanner<'a> {
             .filter(|machine| self.has_ended(machine) && !self.is_released(machine))
             .map(|machine| PoolAction::EndDrain { machine: machine.id.clone() });
         let marks: Vec<PoolAction> = self.begun.iter().cloned().chain(ended).collect();
+        plan.keep_drains_with_steps();
         if marks.is_empty() {
             return;
         }
@@ -116,7 +132,12 @@ impl<'a> DrainPlanner<'a> {
     fn has_ended(&self, machine: &Machine) -> bool {
         let observed = self.observed;
         let Some(mark) = machine.drain_mark() else { return false };
-        if self.chosen.contains(&machine.id.uid) || observed.pool.record.is_accepted(&machine.id.uid) {
+        // A reservation is accepted or expires within seconds. A correction of the pool can restore the
+        // reason.
+        let is_open = observed.pool.record.is_accepted(&machine.id.uid)
+            || observed.pool.record.reserved().any(|target| target.uid == machine.id.uid)
+            || !observed.pool.validation_errors.is_empty();
+        if self.chosen.contains(&machine.id.uid) || is_open {
             return false;
         }
         match mark.reason {
@@ -134,11 +155,19 @@ impl<'a> DrainPlanner<'a> {
     }
 }
 
-/// Whether the rollout still has to update or restart the machine.
+/// Whether the rollout still has to restart the machine, or to record that it did. A paused rollout
+/// continues.
 fn needs_rollout(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
-    let pool = observed.pool;
-    !pool.rollout.disabled
-        && !pool.rollout_stands_still()
-        && pool.rollout.selection.includes(machine)
-        && matches!(RolloutState::of(pool, machine), RolloutState::Outdated | RolloutState::InProgress)
+    let (pool, rollout) = (observed.pool, &observed.pool.rollout);
+    if rollout.disabled || rollout.restarts == Restarts::ByUser || !rollout.selection.includes(machine) {
+        return false;
+    }
+    match RolloutState::of(pool, machine) {
+        RolloutState::Outdated => {
+            rollout.restarts == Restarts::ByController || pool.may_restart_for_update(machine)
+        }
+        // The write that records the revision removes the mark.
+        RolloutState::InProgress | RolloutState::Unrecorded => true,
+        RolloutState::Stranded | RolloutState::Current => false,
+    }
 }

@@ -242,7 +242,10 @@ pub enum Disruption {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeleteReason {
     /// The pool has more machines than desired.
-    Surplus,
+    Surplus {
+        /// Which rule chose it.
+        rule: SurplusRule,
+    },
     /// It is the target of an accepted targeted removal.
     Targeted {
         /// Whether it is deleted in any state, without a drain.
@@ -260,6 +263,17 @@ pub enum DeleteReason {
         /// Why.
         cause: RecycleCause,
     },
+}
+
+/// The rule that chose a surplus machine, the first one that applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SurplusRule {
+    /// It drains.
+    Draining,
+    /// It has not been ready.
+    NeverReady,
+    /// The scale-down policy of the pool.
+    Policy,
 }
 
 /// Why a disk of the pool is deleted.
@@ -357,6 +371,11 @@ impl PoolAction {
         }
     }
 
+    /// Whether it begins a drain for this step.
+    pub(crate) fn begins_drain_for(&self, reason: DrainReason) -> bool {
+        matches!(self, Self::BeginDrain { mark, .. } if mark.reason == reason)
+    }
+
     /// Whether it deletes a machine that the controller creates again.
     pub(crate) fn is_recreation(&self) -> bool {
         matches!(
@@ -368,11 +387,6 @@ impl PoolAction {
                 ..
             }
         )
-    }
-
-    /// Whether it drains a machine that the controller then replaces.
-    pub(crate) fn is_drain_for_replacement(&self) -> bool {
-        matches!(self, Self::BeginDrain { mark, .. } if mark.reason == DrainReason::Recycling)
     }
 
     /// Name of the object that it writes; empty for the pool.

@@ -2,7 +2,8 @@
 //!
 //! It runs after the planners of scale-downs and rollouts, and uses only the disruption budget that they leave.
 //! A machine uses budget from its drain or its deletion until another one is available. A machine that is
-//! already unavailable uses no additional budget.
+//! already unavailable uses no additional budget. If the budget became smaller during a drain, the deletion
+//! waits, because the drained machine is still available.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -94,17 +95,14 @@ fn replace_due_machines<'a>(
     // A machine whose deletion was rejected delays no other.
     let key = |due: &DueMachine<'_>| (observed.memory.was_refused(&due.machine.id.name), due.machine.created);
     due.sort_unstable_by(|a, b| key(a).cmp(&key(b)).then_with(|| a.machine.id.cmp(&b.machine.id)));
-    let budget = ReplacementBudget::of(observed, drains, disrupted);
-    let mut left = budget.left;
+    let mut budget = ReplacementBudget::of(observed, drains, disrupted);
     let mut chosen = Vec::new();
     for DueMachine { machine, cause } in due {
-        if !budget.includes(observed, machine) {
-            if left == 0 {
-                continue;
-            }
-            left -= 1;
-        }
-        if drains.is_drained(machine, DrainReason::Recycling, plan) {
+        let may_begin = budget.includes(observed, machine) || budget.reserve();
+        if may_begin
+            && drains.is_drained(machine, DrainReason::Recycling, plan)
+            && budget.may_delete(observed, machine)
+        {
             let reason = DeleteReason::Recycled { cause };
             chosen.push(PoolAction::Delete { machine: machine.id.clone(), reason });
         }
@@ -119,7 +117,11 @@ fn replace_due_machines<'a>(
 /// The part of the disruption budget that other steps leave.
 struct ReplacementBudget {
     progress: RolloutProgress,
+    /// How many more machines may use budget.
     left: usize,
+    /// How many more machines may become unavailable. Machines that drain within the budget are still
+    /// available.
+    deletable: usize,
 }
 
 impl ReplacementBudget {
@@ -134,8 +136,35 @@ impl ReplacementBudget {
                 && !progress.uses_budget(observed, machine)
                 && (taken.contains(&machine.id.uid) || is_deleted_unconfirmed(observed, machine))
         });
-        let left = progress.remaining_budget().saturating_sub(leaving.count());
-        Self { progress, left }
+        let leaving = leaving.count();
+        let drains_only = |machine: &&Arc<Machine>| {
+            !machine.terminating
+                && progress.uses_budget(observed, machine)
+                && !progress.is_disrupted(observed, machine)
+                && !taken.contains(&machine.id.uid)
+                && !is_deleted_unconfirmed(observed, machine)
+        };
+        let draining = observed.pool_machines().filter(drains_only).count();
+        let left = progress.remaining_budget().saturating_sub(leaving);
+        let deletable = (progress.budget + draining).saturating_sub(progress.unavailable + leaving);
+        Self { progress, left, deletable }
+    }
+
+    /// Reserves budget for an available machine; false if none is left.
+    fn reserve(&mut self) -> bool {
+        let is_left = self.left > 0;
+        self.left -= usize::from(is_left);
+        is_left
+    }
+
+    /// Whether the machine may be deleted now. An available one is then counted.
+    fn may_delete(&mut self, observed: &ObservedPool<'_>, machine: &Machine) -> bool {
+        if self.progress.is_disrupted(observed, machine) || is_deleted_unconfirmed(observed, machine) {
+            return true;
+        }
+        let is_left = self.deletable > 0;
+        self.deletable -= usize::from(is_left);
+        is_left
     }
 
     /// Whether the machine uses budget already.

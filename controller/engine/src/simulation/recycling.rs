@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::api::{Api, BrokenInvariant, RequestBasis, RequestRefusal, check_invariant};
 use super::world::EngineSimulation;
+use crate::draining::Draining;
 use crate::ledger::VersionedFacts;
 use crate::model::{Machine, MachineActivity, ObjectId, Uid};
 use crate::plan::DeleteReason;
@@ -21,8 +22,9 @@ impl Api {
         });
     }
 
-    /// Deletes a machine whose replacement was requested. I12: it is not protected at the version that the plan
-    /// used. I6: no accepted removal targets it.
+    /// Deletes a machine whose replacement was requested, or that its hooks released. I1 allows it, because the
+    /// pool creates another one. I12: it is not protected at the version that the plan used. I6: no accepted
+    /// removal targets it.
     pub(super) fn replace(
         &mut self,
         id: &ObjectId,
@@ -39,7 +41,11 @@ impl Api {
         if planned.is_none_or(|version| self.machines.objects[&id.name].version != version) {
             return Ok(Err(RequestRefusal::Conflict));
         }
-        check_invariant(machine.recycling.is_some(), || format!("{id} is replaced without a request"))?;
+        self.check_drained(&machine)?;
+        let is_released = machine.draining.as_deref().is_some_and(Draining::is_released_by_owner);
+        check_invariant(is_released || machine.recycling.is_some(), || {
+            format!("I1: {id} is replaced, and neither a request nor a hook is the cause")
+        })?;
         check_invariant(!machine.is_protected(self.timestamp()), || {
             format!("I12: {id} is replaced while it is protected")
         })?;

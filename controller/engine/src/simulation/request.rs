@@ -162,8 +162,10 @@ pub(super) fn commit_request(
         PoolAction::Delete { machine, .. } => {
             api.delete(machine, version, basis, late)?.map(Committed::MachineDeleted)
         }
-        PoolAction::BeginDrain { machine, mark } => api.begin_drain(machine, mark).map(Committed::Machine),
-        PoolAction::EndDrain { machine } => api.end_drain(machine).map(Committed::Machine),
+        PoolAction::BeginDrain { machine, mark } => {
+            api.begin_drain(machine, mark, read).map(Committed::Machine)
+        }
+        PoolAction::EndDrain { machine } => api.end_drain(machine, read).map(Committed::Machine),
         PoolAction::ShortenProtection { machine, until } => {
             api.shorten_protection(machine, *until).map(Committed::Machine)
         }

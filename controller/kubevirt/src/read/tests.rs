@@ -43,6 +43,7 @@ fn a_recorded_pool_is_read_with_the_defaults() {
             drain: Value::Null,
             recycle: Value::Null,
             max_protection: Value::Null,
+            progress_deadline: Value::Null,
             max_provisioning: Value::Null,
             history_limit: Value::Null,
             scale_in: ScaleIn {

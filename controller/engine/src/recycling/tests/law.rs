@@ -138,5 +138,17 @@ proptest! {
         let available = world.machines.iter().filter(|machine| is_available(machine) && !disrupted(machine));
         let available = available.count();
         prop_assert!(!disrupts || available + budget >= desired, "I21: {available} of {desired}, {budget}");
+        // A machine that drains within the budget is still available: its deletion needs budget, too.
+        let deleted = |machine: &Machine| plan.actions.iter().any(|action| match action {
+            PoolAction::Update { machine: id, .. } | PoolAction::Delete { machine: id, .. } => id.uid == machine.id.uid,
+            _ => false,
+        });
+        let serves = |machine: &&Arc<Machine>| {
+            !machine.terminating && matches!(machine.activity, MachineActivity::Running | MachineActivity::Stopped)
+        };
+        let serving = world.machines.iter().filter(serves);
+        let (leaving, staying): (Vec<_>, Vec<_>) = serving.partition(|machine| deleted(machine));
+        let replaces = leaving.iter().any(|machine| replaced.contains(&&machine.id.uid));
+        prop_assert!(!replaces || staying.len() + budget >= desired, "I21: {} of {desired}, {budget}", staying.len());
     }
 }

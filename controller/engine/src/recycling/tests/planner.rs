@@ -241,3 +241,15 @@ fn a_time_of_request_has_no_influence_on_others() {
         .plan();
     assert_eq!(causes(&plan), [("web-c", RecycleCause::Requested)]);
 }
+
+#[test]
+fn a_drained_machine_waits_while_the_budget_is_exceeded() {
+    let released = || draining(Some(DrainReason::Recycling), "d1");
+    let drained = |desired| {
+        world(desired).edit("web-a", request).edit("web-a", |machine| machine.draining = released()).plan()
+    };
+    assert_eq!(causes(&drained(3)), [("web-a", RecycleCause::Requested)]);
+    let scaled_up = drained(5);
+    assert_eq!(causes(&scaled_up), [], "two machines are missing, and the budget is one");
+    assert!(!scaled_up.actions.iter().any(|action| matches!(action, PoolAction::EndDrain { .. })));
+}

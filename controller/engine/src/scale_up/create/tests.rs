@@ -8,7 +8,7 @@ use crate::PassMemory;
 use crate::backoff::{Backoff, MAX_BATCH};
 use crate::failure::{FailureReason, PoolFailure};
 use crate::model::{MachineActivity, PoolDiskTemplate, ScaleDownPolicy};
-use crate::plan::{DeleteReason, NamesInUse};
+use crate::plan::{DeleteReason, NamesInUse, SurplusRule};
 use crate::testing::{PoolWorld, created_machines, deleted_machines, numbered_machine_name, own_disk};
 
 fn terminating(world: PoolWorld, numbers: impl IntoIterator<Item = u64>) -> PoolWorld {
@@ -363,7 +363,10 @@ fn what_only_the_owner_can_mend_blocks_creation_but_not_removal(
     let shrinking = PoolWorld::desiring(1).with_machines(2).pool(spoil).plan();
     let machine =
         crate::ObjectId::new(&numbered_machine_name(1), &format!("uid-of-{}", numbered_machine_name(1)));
-    assert_eq!(shrinking.actions, [PoolAction::Delete { machine, reason: DeleteReason::Surplus }]);
+    assert_eq!(
+        shrinking.actions,
+        [PoolAction::Delete { machine, reason: DeleteReason::Surplus { rule: SurplusRule::Policy } }]
+    );
 }
 
 #[rstest]
