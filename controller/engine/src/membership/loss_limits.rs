@@ -1,6 +1,5 @@
 //! The limits of creation while other clients take away what the pool creates.
 
-use crate::draining::DrainReason;
 use crate::failure::FailureReason;
 use crate::membership::losses::{Allowance, Losses, Rehearsal};
 use crate::model::DiskSource;
@@ -48,8 +47,7 @@ pub(crate) fn limit_disks(observed: &ObservedPool<'_>, plan: &mut Plan) {
 /// Removes the deletions of machines that would be created again, while no machine is created.
 pub(crate) fn keep_irreplaceable(observed: &ObservedPool<'_>, plan: &mut Plan) {
     if observed.memory.machine_losses.is_stopped(observed.pool.machine_loss_limit()) {
-        plan.actions
-            .retain(|action| !action.is_recreation() && !action.begins_drain_for(DrainReason::Recycling));
+        plan.actions.retain(|action| !action.is_recreation());
     }
 }
 
