@@ -46,6 +46,7 @@ pub mod unowned_objects;
 
 mod disruption_budget;
 mod provisioning_limit;
+mod recycle_limits;
 mod removal_record;
 mod replacement;
 mod timeline;

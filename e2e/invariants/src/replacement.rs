@@ -4,9 +4,11 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::draining::is_released_by_owner;
+use super::recycle_limits::{RecycleLimits, is_replacement_requested};
 use super::timeline::DesiredState;
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::RecordedChange;
@@ -21,15 +23,12 @@ const FAILED: [&str; 6] = [
     "ImagePullBackOff",
 ];
 
-/// Where users request the replacement of a machine, and pools set when they recycle machines.
-const RECYCLE: &str = "/metadata/annotations/vmpool.dev~1recycle";
-
-/// The pools whose DataVolume templates have changed, and those that have recycled machines, by UID.
+/// The pools whose DataVolume templates have changed, and the limits of those that recycle machines, by UID.
 #[derive(Debug, Default)]
 pub(super) struct Replacements {
     templates: Vec<(String, Value)>,
     changed: BTreeSet<String>,
-    recycling: BTreeSet<String>,
+    limits: Vec<(String, RecycleLimits)>,
 }
 
 impl Replacements {
@@ -39,8 +38,11 @@ impl Replacements {
             return;
         }
         let pool = &change.object;
-        if !pool.at("/spec/recycle").is_null() || !pool.at(RECYCLE).is_null() {
-            self.recycling.insert(pool.uid().to_owned());
+        if let Some(limits) = RecycleLimits::of(pool) {
+            let limits = (pool.uid().to_owned(), limits);
+            if !self.limits.contains(&limits) {
+                self.limits.push(limits);
+            }
         }
         let templates = pool.at("/spec/virtualMachineTemplate/spec/dataVolumeTemplates");
         match self.templates.iter().find(|(uid, _)| uid == pool.uid()) {
@@ -50,8 +52,9 @@ impl Replacements {
         }
     }
 
-    /// Whether the controller may replace this machine, according to one of the states that it may have read.
-    pub(super) fn allows(&self, machine: &JsonObject, states: &[&DesiredState]) -> bool {
+    /// Whether the controller, whose clock shows at most `now`, may replace this machine, according to one of
+    /// the states that it may have read.
+    pub(super) fn allows(&self, machine: &JsonObject, states: &[&DesiredState], now: Timestamp) -> bool {
         let active = || states.iter().filter(|state| !state.paused);
         let failures = machine.number("/status/startFailure/consecutiveFailCount").unwrap_or_default();
         let is_failed = FAILED.contains(&machine.text("/status/printableStatus"));
@@ -60,14 +63,15 @@ impl Replacements {
             threshold.is_some_and(|threshold| is_failed || failures >= threshold)
         };
         let is_changed = active().next().is_some() && self.changed.contains(machine.owner_uid());
-        active().any(heals) || is_changed || self.recycles(machine, states)
+        active().any(heals) || is_changed || self.recycles(machine, states, now)
     }
 
-    /// Whether the controller may recycle this machine, according to one of the states that it may have read.
-    pub(super) fn recycles(&self, machine: &JsonObject, states: &[&DesiredState]) -> bool {
+    /// As [`Self::allows`], for a machine that serves well.
+    pub(super) fn recycles(&self, machine: &JsonObject, states: &[&DesiredState], now: Timestamp) -> bool {
+        let mut limits = self.limits.iter().filter(|(pool, _)| pool == machine.owner_uid());
         states.iter().any(|state| !state.paused)
-            && (!machine.at(RECYCLE).is_null()
-                || self.recycling.contains(machine.owner_uid())
-                || is_released_by_owner(machine))
+            && (is_replacement_requested(machine)
+                || is_released_by_owner(machine)
+                || limits.any(|(_, limits)| limits.are_reached(machine, now)))
     }
 }

@@ -33,7 +33,7 @@ pub fn check_replacement_budget(history: &RecordedHistory, actions: &UserActions
         let stamp = change.object.text("/metadata/deletionTimestamp");
         let states = timeline.readable_states(pool, accepted_at(change.at, stamp));
         let is_replacement = states.iter().all(|state| !state.terminating)
-            && replacements.recycles(former, &states)
+            && replacements.recycles(former, &states, change.at + actions.clocks_ahead)
             && !has_surplus(before, pool, &states);
         if !is_replacement {
             return;
