@@ -32,8 +32,7 @@ pub(crate) fn plan_recycling<'a>(
     drains: &mut DrainPlanner<'a>,
     plan: &mut Plan,
 ) {
-    // In a surplus, the next scale-down chooses. The controller creates no machine of an invalid pool.
-    if observed.has_surplus() || !observed.pool.validation_errors.is_empty() {
+    if !may_replace_machines(observed) {
         return;
     }
     let disrupted = find_disrupted_machines(plan);
@@ -47,6 +46,15 @@ pub(crate) fn plan_recycling<'a>(
     if !due.is_empty() {
         replace_due_machines(observed, drains, due, &disrupted, plan);
     }
+}
+
+/// Whether the pool replaces machines now. In a surplus, the next scale-down chooses. The controller creates no
+/// machine of an invalid pool, and none while other clients take away what the pool creates.
+fn may_replace_machines(observed: &ObservedPool<'_>) -> bool {
+    let pool = observed.pool;
+    !observed.has_surplus()
+        && pool.validation_errors.is_empty()
+        && !observed.memory.machine_losses.is_stopped(pool.machine_loss_limit())
 }
 
 /// The machines that are due, and the time when the next one is.

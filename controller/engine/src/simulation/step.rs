@@ -46,7 +46,7 @@ pub(super) enum SimulationStep {
     TakeAll,
     /// A user limits provisioning to this number of machines; 0 for no limit.
     Limit(usize),
-    /// A user requests the replacement of a machine.
+    /// A step about the replacement of machines.
     Recycle(usize),
     /// A step on retained disks.
     Disk(DiskStep),
@@ -76,7 +76,7 @@ impl SimulationStep {
         }
     }
 
-    /// The same, with requested replacements of machines.
+    /// The same, with replacements of machines and owners of hooks.
     pub(super) fn from_number_with_recycling(number: u32) -> Self {
         let (kind, argument) = (number % 138, usize::try_from(number / 138).expect("small"));
         match kind.checked_sub(120) {

@@ -307,9 +307,7 @@ impl EngineSimulation {
                 let until = seconds.map(|seconds| time_after(api.timestamp(), Duration::from_secs(seconds)));
                 api.protect(id, until.map(ProtectionEnd::At));
             }),
-            SimulationStep::Recycle(which) => {
-                self.machine(which, "is to be replaced", Api::request_replacement);
-            }
+            SimulationStep::Recycle(number) => self.recycle_step(number),
             SimulationStep::Hook(which) => {
                 let step = HookStep::from_number(which);
                 let what = format!("has a hook whose owner takes the step {step:?}");
@@ -364,7 +362,7 @@ impl EngineSimulation {
         }
     }
 
-    fn machine(&mut self, which: usize, what: &str, edit: impl FnOnce(&mut Api, &ObjectId)) {
+    pub(super) fn machine(&mut self, which: usize, what: &str, edit: impl FnOnce(&mut Api, &ObjectId)) {
         let live = self.api.pool_machines().filter(|machine| !machine.terminating);
         let ids: Vec<ObjectId> = live.map(|machine| machine.id.clone()).collect();
         if let Some(id) = pick_by_number(&ids, which) {

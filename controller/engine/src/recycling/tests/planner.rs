@@ -6,6 +6,7 @@ use rstest::rstest;
 
 use super::super::*;
 use crate::draining::{DrainHook, DrainMark, DrainReason, Draining};
+use crate::membership::losses::{Loss, LossKind, MOST_LOSSES};
 use crate::model::{DisruptionBudget, Machine, MachineActivity};
 use crate::plan::{Blocker, DeleteReason, ProtectedStep};
 use crate::protection::{Protection, ProtectionEnd};
@@ -252,4 +253,16 @@ fn a_drained_machine_waits_while_the_budget_is_exceeded() {
     let scaled_up = drained(5);
     assert_eq!(causes(&scaled_up), [], "two machines are missing, and the budget is one");
     assert!(!scaled_up.actions.iter().any(|action| matches!(action, PoolAction::EndDrain { .. })));
+}
+
+/// The pool could not create another machine.
+#[test]
+fn no_machine_is_replaced_while_other_clients_take_away_what_the_pool_creates() {
+    let loss = || Loss { kind: LossKind::AtBirth, message: "a policy took its owner".to_owned() };
+    let losing = |world: PoolWorld| {
+        let uptime = world.uptime;
+        world.memory(|memory| memory.machine_losses.lost(loss(), uptime))
+    };
+    let world = (0..MOST_LOSSES).fold(world(3).edit("web-a", request), |world, _| losing(world));
+    assert_eq!(world.plan(), Plan::default());
 }
