@@ -60,10 +60,7 @@ impl AutoscaledPoolFacts {
             next_change: ends.into_iter().chain(unprotected).min(),
             machines: machines
                 .iter()
-                .map(|machine| {
-                    let is_free = machine.is_claimable(now) && pool.has_claims_left(machine);
-                    read_pool_machine(machine, is_free, &targets, now)
-                })
+                .map(|machine| read_pool_machine(machine, pool.may_claim(machine, now), &targets, now))
                 .collect(),
         }
     }

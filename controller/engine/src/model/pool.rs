@@ -5,6 +5,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::activity::{ActivityEntry, Writers};
 use crate::condition::{ConditionReason, StatusCondition};
 use crate::draining;
@@ -494,9 +496,14 @@ impl PoolSpec {
             }
     }
 
-    /// Whether the machine was claimed less often than the pool allows, so that a claim may take it.
-    pub fn has_claims_left(&self, machine: &Machine) -> bool {
+    /// Whether the machine was claimed less often than the pool allows.
+    pub(crate) fn has_claims_left(&self, machine: &Machine) -> bool {
         self.recycle.max_claims.is_none_or(|most| machine.claims() < most)
+    }
+
+    /// Whether a claim may take the machine of the pool at this time, apart from targeted removals.
+    pub fn may_claim(&self, machine: &Machine, now: Timestamp) -> bool {
+        machine.is_claimable(now) && self.has_claims_left(machine)
     }
 
     /// Number of consecutive machines that other clients may take away, before the controller stops to create

@@ -111,7 +111,7 @@ fn the_last_claim_takes_a_machine_out_of_service() {
     assert_eq!(causes(&world.plan()), []);
     let world = world.edit("web-a", claimed(2));
     assert_eq!(causes(&world.plan()), [("web-a", RecycleCause::Claims)]);
-    let left: Vec<bool> = world.machines.iter().map(|machine| world.pool.has_claims_left(machine)).collect();
+    let left: Vec<bool> = world.machines.iter().map(|machine| world.pool.may_claim(machine, observation_time())).collect();
     assert_eq!(left, [false, true, true]);
 }
 
