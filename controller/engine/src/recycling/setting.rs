@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use vmpool_api::{GoDuration, annotations};
 
-use crate::ids::Uid;
+use crate::ids::{Uid, hash_bytes};
 use crate::limits::clip_name;
 
 /// On pools: [`RECYCLE_FIELD`] as JSON, for definitions of pools without that field.
@@ -43,8 +43,7 @@ impl RecyclePolicy {
 
 /// A number that depends only on the UID.
 fn hash_uid(uid: &Uid) -> u64 {
-    let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    let hashed = uid.as_str().bytes().fold(0xcbf2_9ce4_8422_2325, hash);
+    let hashed = hash_bytes(uid.as_str().bytes());
     // The low bits alone depend on few bits of the UID.
     hashed ^ (hashed >> 32)
 }
