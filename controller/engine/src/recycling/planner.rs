@@ -40,8 +40,10 @@ pub(crate) fn plan_recycling<'a>(
     let (protected, due): (Vec<_>, Vec<_>) =
         due.into_iter().partition(|due| due.machine.is_protected(observed.now));
     // The last claim of a machine is no obstacle: the machine serves until its end.
-    let blocked = protected.iter().filter(|due| due.cause != RecycleCause::Claims);
-    let blocked: Vec<&Arc<Machine>> = blocked.map(|due| due.machine).collect();
+    let (claimed, blocked): (Vec<_>, Vec<_>) =
+        protected.into_iter().partition(|due| due.cause == RecycleCause::Claims);
+    claimed.iter().for_each(|due| protected::replan_after_protection(observed, plan, due.machine));
+    let blocked: Vec<&Arc<Machine>> = blocked.iter().map(|due| due.machine).collect();
     protected::block_protected_step(observed, plan, ProtectedStep::Recycling, &blocked);
     if !due.is_empty() {
         replace_due_machines(observed, drains, due, &disrupted, plan);

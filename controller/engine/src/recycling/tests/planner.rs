@@ -129,6 +129,7 @@ fn the_last_claim_of_a_machine_blocks_nothing() {
     let world = world(3).pool(|pool| pool.recycle.max_claims = Some(1));
     let plan = world.edit("web-a", claimed(1)).edit("web-a", protect).plan();
     assert_eq!((plan.actions, plan.blockers), (Vec::new(), Vec::new()));
+    assert!(plan.requeue_after.is_some(), "the pool wakes when the claim ends");
 }
 
 #[test]
