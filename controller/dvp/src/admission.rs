@@ -82,6 +82,7 @@ impl Rules for DvpRules {
                 "spec.maxProvisioning",
                 "spec.healing",
                 "spec.drain",
+                "spec.recycle",
                 "status.replicas",
             ],
             pool_path: POOL_PATH,

@@ -81,6 +81,7 @@ impl Rules for KubevirtRules {
                 "spec.maxProvisioning",
                 "spec.healing",
                 "spec.drain",
+                "spec.recycle",
                 "spec.revisionHistoryLimit",
                 "spec.scaleInStrategy",
                 "spec.updateStrategy",

@@ -14,6 +14,7 @@ use vmpool_engine::model::{
 };
 use vmpool_engine::progress::read_progress_deadline;
 use vmpool_engine::protection;
+use vmpool_engine::recycling::read_recycle;
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::scale_up::provisioning_limit::read_max_provisioning;
 use vmpool_engine::{ParsedPool, Pool, PoolSpec};
@@ -53,6 +54,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         read_max_provisioning(&settings.max_provisioning, annotations_of_pool, &mut invalid_settings);
     let healing = read_healing(&settings.healing, annotations_of_pool, &mut invalid_settings);
     let drain_timeout = draining::read_drain(&settings.drain, annotations_of_pool, &mut invalid_settings);
+    let recycle = read_recycle(&settings.recycle, annotations_of_pool, &mut invalid_settings);
     let history = read_history_limit(&settings.history_limit, annotations_of_pool, &mut invalid_settings);
     let policy =
         object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::INSTANCETYPE_POLICY));
@@ -80,6 +82,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         max_provisioning: _,
         healing: _,
         drain: _,
+        recycle: _,
         history_limit: _,
         scale_in,
         update,
@@ -120,6 +123,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         max_provisioning,
         storage_classes,
         drain_timeout,
+        recycle,
         naming: Naming::Ordinal,
         rollout: RolloutPolicy { history, ..rollout_policy(update, max_unavailable) },
         storage_templates: data_volume_templates,

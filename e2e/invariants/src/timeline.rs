@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::health_setting::{HealthSetting, health_setting};
+use super::disruption_budget::disruption_budget;
 use super::provisioning_limit::provisioning_limit;
 use super::removal_record::ParsedRemovalRecord;
 use crate::object::{JsonObject, TestedKind};
@@ -54,6 +55,8 @@ pub(super) struct DesiredState {
     pub(super) health: Option<HealthSetting>,
     /// How many machines may provision at the same time; `None` without a limit.
     pub(super) provisioning_limit: Option<usize>,
+    /// How many machines may be unavailable at the same time.
+    pub(super) budget: usize,
     /// Whether the pool is terminating or deleted.
     pub(super) terminating: bool,
 }
@@ -105,6 +108,7 @@ impl Timeline {
             healing: autohealing_threshold(pool),
             health: health_setting(pool, desired.unwrap_or_default()),
             provisioning_limit: provisioning_limit(pool, desired.unwrap_or_default()),
+            budget: disruption_budget(pool, desired.unwrap_or_default()),
             terminating,
         };
         let states = self.pools.entry(pool.uid().to_owned()).or_default();

@@ -49,6 +49,7 @@ const EQUIVALENTS: &[(&str, &[Rule])] = &[
     ("maxUnavailable must be a number of machines from 1", &[Rule::MaxUnavailable]),
     ("maxProtection must be a duration from 1m to 720h", &[Rule::MaxProtection]),
     ("drain.timeout must be a duration from 0s to 24h", &[Rule::Drain]),
+    ("recycle.maxLifetime must be a duration of at least 10m", &[Rule::Recycle]),
     ("maxProvisioning must be a number of machines from 1", &[Rule::MaxProvisioning]),
     ("healing.notReadyFor must be a duration", &[Rule::Healing]),
     ("healing.startTimeout must be a duration", &[Rule::Healing]),

@@ -62,6 +62,7 @@ rules! {
     Healing "W32" Invalid Rollout "healing has durations from 1s to 24h, and maxUnhealthy is a number from 1 or a \
     percentage";
     Drain "W27" Invalid Rollout "drain.timeout is a duration from 0s to 24h";
+    Recycle "W30" Invalid Rollout "recycle has maxLifetime from 10m, maxClaims from 1 and jitter from 0 to 100";
     RolloutAnnotation "W18" Invalid Rollout "Annotations of the rollout have values that their fields could have";
     RolloutContradiction "W19" Warning Rollout "Annotations of the rollout do not contradict their fields";
     PinnedRevision "W20" Invalid Rollout "A pinned revision is stored, and its disks have templates";

@@ -12,6 +12,7 @@ use vmpool_engine::draining::Draining;
 use vmpool_engine::limits;
 use vmpool_engine::model::{DetachedDisk, DiskRef, MachineActivity, StartHealth};
 use vmpool_engine::protection::Protection;
+use vmpool_engine::recycling::RecycleFacts;
 use vmpool_engine::revisions::RevisionId;
 use vmpool_platform::{intern_text, shared_owner_of};
 
@@ -61,6 +62,7 @@ pub(crate) fn read_machine(object: &DvpMachineObject) -> Machine {
         detached: detached_disks(&map, &disks),
         protection: Protection::read(metadata.annotations.as_ref()),
         draining: Draining::read(metadata.annotations.as_ref()),
+        recycling: RecycleFacts::read(metadata.annotations.as_ref()),
         disks,
         ..Machine::blank(object_id(metadata))
     }

@@ -13,6 +13,7 @@ use vmpool_engine::limits;
 use vmpool_engine::model::{ObjectId, PoolDiskTemplate, PublishedStatus, ScaleDownPolicy};
 use vmpool_engine::progress::read_progress_deadline;
 use vmpool_engine::protection;
+use vmpool_engine::recycling::read_recycle;
 use vmpool_engine::revisions::{Fingerprint, RevisionId};
 use vmpool_engine::scale_down::removal::RemovalRecord;
 use vmpool_engine::scale_up::class_slots::list_distinct_classes;
@@ -92,6 +93,7 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
     let healing = read_healing(&spec.healing, object.metadata.annotations.as_ref(), &mut invalid_settings);
     let drain_timeout =
         draining::read_drain(&spec.drain, object.metadata.annotations.as_ref(), &mut invalid_settings);
+    let recycle = read_recycle(&spec.recycle, object.metadata.annotations.as_ref(), &mut invalid_settings);
     validation_errors.truncate(limits::VALIDATION_ERRORS);
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
     // They become a message of the status and can quote long values.
@@ -111,6 +113,7 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         healing,
         storage_classes: read_storage_classes(spec),
         drain_timeout,
+        recycle,
         rollout,
         disks,
         name_block,

@@ -583,3 +583,18 @@ fn objects_that_make_no_sense_are_read_all_the_same(#[case] body: Value) {
 
 mod limits;
 mod problems;
+
+#[rstest]
+#[case::none(json!({}), json!({}), None, 0)]
+#[case::field(json!({ "recycle": { "maxClaims": 3 } }), json!({ "vmpool.dev/recycle": "{" }), Some(3), 0)]
+#[case::annotation(json!({}), json!({ "vmpool.dev/recycle": r#"{"maxClaims": 2}"# }), Some(2), 0)]
+#[case::unreadable(json!({ "recycle": "often" }), json!({}), None, 1)]
+fn the_setting_of_recycling_is_read(
+    #[case] spec: Value,
+    #[case] annotations: Value,
+    #[case] expected: Option<u32>,
+    #[case] messages: usize,
+) {
+    let pool = pool(&spec, &annotations);
+    assert_eq!((pool.recycle.max_claims, pool.invalid_settings.len()), (expected, messages));
+}

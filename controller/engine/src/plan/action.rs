@@ -8,6 +8,7 @@ use crate::draining::{DrainMark, DrainReason};
 use crate::failure::FailureReason;
 use crate::ids::{ObjectId, Uid};
 use crate::model::{DiskAnnotations, DiskDraft, Draft};
+use crate::recycling::RecycleCause;
 use crate::revisions::RevisionId;
 use crate::scale_up::names::NameBlock;
 
@@ -260,7 +261,10 @@ pub enum DeleteReason {
     /// It has not been ready for too long, so that another machine is created in its place.
     NotReady,
     /// It serves no longer, so that another machine is created in its place.
-    Recycled,
+    Recycled {
+        /// Why.
+        cause: RecycleCause,
+    },
 }
 
 /// The rule that chose a surplus machine, the first one that applies.
@@ -382,7 +386,7 @@ impl PoolAction {
                 reason: DeleteReason::StorageChanged { .. }
                     | DeleteReason::Unhealthy
                     | DeleteReason::NotReady
-                    | DeleteReason::Recycled,
+                    | DeleteReason::Recycled { .. },
                 ..
             }
         )

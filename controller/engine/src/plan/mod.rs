@@ -14,12 +14,13 @@
 //! 8. `create`: missing machines.
 //! 9. `rollout`: machines without the current revision.
 //! 10. `restart`: instances without the revision of their machine.
-//! 11. `draining`: machines that finish the work of their guest first, and drains whose step does not follow.
-//! 12. `loss_limits`: how many creates remain while other clients take away what the pool creates.
-//! 13. `disk_collection`: free disks that are too old.
-//! 14. `expand`: disks that are smaller than their template requires.
-//! 15. `revisions`: revisions to store and to delete.
-//! 16. `record`: entries of the removal record that can be removed.
+//! 11. `recycling`: machines that served long enough, or that their hooks released.
+//! 12. `draining`: machines that finish the work of their guest first, and drains whose step does not follow.
+//! 13. `loss_limits`: how many creates remain while other clients take away what the pool creates.
+//! 14. `disk_collection`: free disks that are too old.
+//! 15. `expand`: disks that are smaller than their template requires.
+//! 16. `revisions`: revisions to store and to delete.
+//! 17. `record`: entries of the removal record that can be removed.
 
 pub(crate) mod action;
 pub(crate) mod blocker;
@@ -31,6 +32,7 @@ use crate::draining;
 use crate::healing::{heal, replace};
 use crate::membership::{self, finalizers, loss_limits};
 use crate::protection;
+use crate::recycling;
 use crate::revisions;
 use crate::rollout::{self, restart};
 use crate::scale_down::{record, remove};
@@ -81,6 +83,7 @@ pub fn plan_pass(observed: &ObservedPool<'_>) -> Plan {
     create::plan_creates(observed, &mut free_disks, repairs, &mut plan);
     rollout::plan_rollout(observed, &mut free_disks, &mut drains, &mut plan);
     restart::plan_restarts(observed, &mut drains, &mut plan);
+    recycling::plan_recycling(observed, &mut drains, &mut plan);
     draining::plan_drains(drains, &mut plan);
     loss_limits::keep_irreplaceable(observed, &mut plan);
     loss_limits::limit_disks(observed, &mut plan);

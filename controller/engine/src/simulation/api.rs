@@ -17,6 +17,7 @@ use crate::model::{
     PoolDiskTemplate, ScaleDownPolicy, Uid,
 };
 use crate::protection::ProtectionEnd;
+use crate::recycling::RecyclePolicy;
 use crate::scale_up::names::NameBlock;
 
 /// The description of a broken invariant.
@@ -58,6 +59,8 @@ pub(super) struct PoolHistoryEntry {
     provisioning_limit: Option<usize>,
     /// How many machines may be unhealthy; `None` without healing.
     max_unhealthy: Option<usize>,
+    /// When the controller replaces machines.
+    recycle: RecyclePolicy,
 }
 
 impl PoolHistoryEntry {
@@ -68,7 +71,13 @@ impl PoolHistoryEntry {
             name_block: pool.name_block,
             provisioning_limit: pool.max_provisioning.map(|limit| limit.of(pool.desired)),
             max_unhealthy: pool.healing.map(|healing| healing.ceiling(pool.desired)),
+            recycle: pool.recycle,
         }
+    }
+
+    /// When the controller replaces machines.
+    pub(super) fn recycle(&self) -> RecyclePolicy {
+        self.recycle
     }
 
     /// How many machines may provision at the same time; `None` without a limit.

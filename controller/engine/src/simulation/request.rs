@@ -159,8 +159,8 @@ pub(super) fn commit_request(
         PoolAction::Delete { machine, reason: DeleteReason::NotReady } => {
             api.heal(machine, version, basis)?.map(Committed::MachineDeleted)
         }
-        PoolAction::Delete { machine, reason: DeleteReason::Recycled } => {
-            api.replace(machine, version)?.map(Committed::MachineDeleted)
+        PoolAction::Delete { machine, reason: DeleteReason::Recycled { .. } } => {
+            api.replace(machine, version, basis)?.map(Committed::MachineDeleted)
         }
         PoolAction::Delete { machine, .. } => {
             api.delete(machine, version, basis, late)?.map(Committed::MachineDeleted)

@@ -8,6 +8,7 @@ use vmpool_api::kubevirt::values::{PrintableStatus, RunStrategy};
 use vmpool_engine::draining::Draining;
 use vmpool_engine::model::{MachineActivity, MachineReferences, Selectable, StartHealth};
 use vmpool_engine::protection::Protection;
+use vmpool_engine::recycling::RecycleFacts;
 use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::{Machine, limits};
 use vmpool_platform::intern::{InternTable, intern_text};
@@ -74,6 +75,7 @@ pub(crate) fn read_machine(object: &KubeVirtMachineObject) -> Machine {
         references: REFERENCES.get(&object.references, || Arc::new(object.references.clone())),
         protection,
         draining: Draining::read(metadata.annotations.as_ref()),
+        recycling: RecycleFacts::read(metadata.annotations.as_ref()),
         ..Machine::blank(id)
     }
 }

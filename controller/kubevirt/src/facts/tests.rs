@@ -500,3 +500,23 @@ fn a_guest_has_shut_down_by_itself(#[case] edit: Value, #[case] expected: bool) 
     let object = edited(fixtures::recorded_instance(), &edit);
     assert_eq!(read_instance(&serde_json::from_value(object).unwrap()).ended, expected);
 }
+
+#[rstest]
+#[case::none(Value::Null, None, None, 0)]
+#[case::field(json!({ "maxClaims": 3 }), Some("{"), Some(3), 0)]
+#[case::annotation(Value::Null, Some(r#"{"maxClaims": 2}"#), Some(2), 0)]
+#[case::unreadable(json!("often"), None, None, 1)]
+fn the_setting_of_recycling_is_read(
+    #[case] field: Value,
+    #[case] annotation: Option<&str>,
+    #[case] expected: Option<u32>,
+    #[case] messages: usize,
+) {
+    let mut object = fixtures::recorded_pool();
+    object["spec"]["recycle"] = field;
+    if let Some(text) = annotation {
+        object["metadata"]["annotations"]["vmpool.dev/recycle"] = json!(text);
+    }
+    let pool = read_pool(&serde_json::from_value(object).unwrap());
+    assert_eq!((pool.recycle.max_claims, pool.invalid_settings.len()), (expected, messages));
+}

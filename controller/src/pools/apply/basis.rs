@@ -72,7 +72,7 @@ impl PlanBasis {
                         | DeleteReason::StorageChanged { .. }
                         | DeleteReason::Unhealthy
                         | DeleteReason::NotReady
-                        | DeleteReason::Recycled
+                        | DeleteReason::Recycled { .. }
                         | DeleteReason::Targeted { forced: false },
                 } => {
                     machines.extend([&machine.uid]);

@@ -75,7 +75,7 @@ async fn delete_machine<P: Platform>(
         | DeleteReason::Surplus { .. }
         | DeleteReason::Targeted { .. }
         | DeleteReason::NotReady
-        | DeleteReason::Recycled => writer.delete(kind, path, machine, version).await,
+        | DeleteReason::Recycled { .. } => writer.delete(kind, path, machine, version).await,
     }
 }
 

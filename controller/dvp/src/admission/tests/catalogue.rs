@@ -275,6 +275,14 @@ pub(super) fn rule_examples() -> Vec<RuleExample> {
             Rule::Drain,
             with(pool(), "/metadata/annotations", json!({ "vmpool.dev/drain": r#"{"timeout": "25h"}"# })),
         ),
+        create(
+            Rule::Recycle,
+            with(
+                pool(),
+                "/metadata/annotations",
+                json!({ "vmpool.dev/recycle": r#"{"maxLifetime": "1m"}"# }),
+            ),
+        ),
         create(Rule::RolloutAnnotation, with(pool(), "/metadata/annotations", json!({ PAUSED: "yes" }))),
         update(
             Rule::RolloutContradiction,

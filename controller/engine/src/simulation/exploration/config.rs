@@ -23,6 +23,8 @@ pub(super) struct ExploredUserActions {
     pub(super) hook: bool,
     /// No users, but guests and nodes: machines stop being ready. The pool has healing.
     pub(super) fail: bool,
+    /// They request the replacement of machines.
+    pub(super) recycle: bool,
     /// They delete the pool.
     pub(super) end: bool,
 }

@@ -54,6 +54,7 @@ pub(super) enum Move {
     Hook(usize, HookStep),
     /// The guest or the node of a machine fails.
     Fail(usize),
+    Recycle(usize),
     End,
     Time,
 }
@@ -107,6 +108,7 @@ impl ExploredState {
         match step {
             Move::Pass => {
                 let plan = self.pass();
+                self.world.replaces_within_budget(&plan)?;
                 // With finalizers, the controller must release the machines.
                 let deleting = self.world.api.pool.deleting && self.small.instances.is_none();
                 check_invariant(!deleting || plan == Plan::default(), || {
@@ -149,6 +151,7 @@ impl ExploredState {
             | Move::Protect(_)
             | Move::Hook(..)
             | Move::Fail(_)
+            | Move::Recycle(_)
             | Move::End => {
                 self.edits = self.edits.map(|edits| edits - 1);
                 self.user(step);
@@ -248,6 +251,10 @@ impl ExploredState {
             Move::Fail(which) => {
                 let id = ready_machines(&world.api)[which].clone();
                 world.api.fail(&id);
+            }
+            Move::Recycle(which) => {
+                let id = live_machines(&world.api)[which].clone();
+                world.api.request_replacement(&id);
             }
             Move::End => world.api.edit_pool(|pool| pool.deleting = true),
             _ => unreachable!("not of users"),
@@ -392,6 +399,9 @@ pub(super) fn possible_moves(state: &ExploredState) -> Vec<Move> {
     }
     if users.fail {
         moves.extend((0..ready_machines(api).len()).map(Move::Fail));
+    }
+    if users.recycle {
+        moves.extend((0..live).map(Move::Recycle));
     }
     if users.end {
         moves.push(Move::End);
