@@ -82,8 +82,8 @@ pub mod annotations {
     /// On pools of all platforms: when healing replaces machines that are not ready, as JSON, for example
     /// `{"notReadyFor": "5m"}`.
     pub const HEALING: &str = "vmpool.dev/healing";
-    /// On machines of all platforms: when a user requested that another machine replaces this one, RFC 3339. On
-    /// pools: when the controller replaces machines, as JSON, for example `{"maxLifetime": "168h"}`.
+    /// On machines of all platforms: when a user requested that another machine replaces this one, RFC 3339.
+    /// On pools: when the controller replaces machines, as JSON, for example `{"maxLifetime": "168h"}`.
     pub const RECYCLE: &str = "vmpool.dev/recycle";
     /// On machines of all platforms: how often the machine was claimed. Only the aggregated API writes it.
     pub const CLAIMS: &str = "vmpool.dev/claims";

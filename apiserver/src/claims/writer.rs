@@ -153,8 +153,8 @@ impl ClaimWriter<'_> {
         }
     }
 
-    /// Takes the claim, its count and the protection off a machine, if it has not changed since. If it has, or if the
-    /// writes fail, the claim ends by itself, and its holder does not use it.
+    /// Takes the claim, its count and the protection off a machine, if it has not changed since. If it has,
+    /// or if the writes fail, the claim ends by itself, and its holder does not use it.
     pub(super) async fn withdraw_claim(&self, machine: &StoredMachine, deadline: Duration) {
         // A claim that has ended was used.
         let given_back = u32::from(machine.machine.is_protected(self.env.now()));

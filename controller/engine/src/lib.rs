@@ -47,9 +47,9 @@
 //! 1. `ids` and `membership::owner`: names, UIDs and owners of objects;
 //! 2. facts, stored records and limits: [`activity`], [`revisions`], [`condition`], [`scale_up::names`],
 //!    [`scale_up::provisioning_limit`], [`scale_up::class_slots`], [`scale_down::removal`], [`failure`],
-//!    [`backoff`], [`limits`], [`membership::losses`], [`selector`], [`copied_pool`], [`protection`], [`progress`],
-//!    [`healing::setting`], `draining` and `recycling` without their planners, [`admission`] (which no other part
-//!    uses);
+//!    [`backoff`], [`limits`], [`membership::losses`], [`selector`], [`copied_pool`], [`protection`],
+//!    [`progress`], [`healing::setting`], `draining` and `recycling` without their planners, [`admission`]
+//!    (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts; `scale_down::policy`, which compares machines and which
 //!    pools contain;
 //! 4. [`ledger`], `plan::action`, `plan::blocker`, and what the memory keeps for one folder:

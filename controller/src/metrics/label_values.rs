@@ -310,8 +310,8 @@ words!(
         RestartPending => "restart_pending",
         /// Machines that have a deletion timestamp.
         Terminating => "terminating",
-        /// Machines that can be claimed now: ready, not protected, not being removed or restarted, not draining, and
-        /// not claimed `recycle.maxClaims` times.
+        /// Machines that can be claimed now: ready, not protected, not being removed or restarted, not
+        /// draining, and not claimed `recycle.maxClaims` times.
         Free => "free",
         /// Protected machines that were claimed through the aggregated API.
         Claimed => "claimed",

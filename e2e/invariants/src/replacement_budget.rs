@@ -11,8 +11,8 @@ use super::{UserActions, Violation};
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::{RecordedChange, RecordedHistory, RecordedState};
 
-/// Available machines that were replaced although the empty places of replaced machines exceed the budget that
-/// any reader could still see.
+/// Available machines that were replaced although the empty places of replaced machines exceed the budget
+/// that any reader could still see.
 pub fn check_replacement_budget(history: &RecordedHistory, actions: &UserActions) -> Vec<Violation> {
     let mut timeline = Timeline::default();
     let mut replacements = Replacements::default();
@@ -77,7 +77,8 @@ impl EmptyPlaces {
     }
 }
 
-/// The former state of a machine that the controller deletes with this change while it is certainly available.
+/// The former state of a machine that the controller deletes with this change while it is certainly
+/// available.
 fn replaced_machine<'b>(
     before: &'b RecordedState,
     change: &RecordedChange,
@@ -92,7 +93,8 @@ fn replaced_machine<'b>(
 }
 
 /// Whether the controller counts the machine as available, whatever it knows about its instance. Before the
-/// platform has evaluated a change, and before a restart, it does not. Instances of KubeVirt are not recorded.
+/// platform has evaluated a change, and before a restart, it does not. Instances of KubeVirt are not
+/// recorded.
 fn is_certainly_available(machine: &JsonObject) -> bool {
     let generation = |path| machine.number(path);
     let is_evaluated = match generation("/status/observedGeneration") {

@@ -5,8 +5,8 @@
 //!  or released by its hooks: due -----------------> drains, if it has hooks ----> creates another one
 //! ```
 //!
-//! `replicas` stays as it is. The controller replaces the oldest machine first, no protected machine, and none
-//! in a surplus or in a paused pool. No state is stored apart from the annotations of machines, see
+//! `replicas` stays as it is. The controller replaces the oldest machine first, no protected machine, and
+//! none in a surplus or in a paused pool. No state is stored apart from the annotations of machines, see
 //! [`RecycleFacts`].
 
 mod cause;

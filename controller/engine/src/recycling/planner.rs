@@ -1,9 +1,9 @@
 //! Recycling: which machines the controller deletes, so that the pool creates others in their place.
 //!
-//! It runs after the planners of scale-downs and rollouts, and uses only the disruption budget that they leave.
-//! A machine uses budget from its drain or its deletion until another one is available. A machine that is
-//! already unavailable uses no additional budget. If the budget became smaller during a drain, the deletion
-//! waits, because the drained machine is still available.
+//! It runs after the planners of scale-downs and rollouts, and uses only the disruption budget that they
+//! leave. A machine uses budget from its drain or its deletion until another one is available. A machine that
+//! is already unavailable uses no additional budget. If the budget became smaller during a drain, the
+//! deletion waits, because the drained machine is still available.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -50,8 +50,8 @@ pub(crate) fn plan_recycling<'a>(
     }
 }
 
-/// Whether the pool replaces machines now. In a surplus, the next scale-down chooses. The controller creates no
-/// machine of an invalid pool, and none while other clients take away what the pool creates.
+/// Whether the pool replaces machines now. In a surplus, the next scale-down chooses. The controller creates
+/// no machine of an invalid pool, and none while other clients take away what the pool creates.
 fn may_replace_machines(observed: &ObservedPool<'_>) -> bool {
     let pool = observed.pool;
     !observed.has_surplus()

@@ -25,8 +25,8 @@ pub struct RecyclePolicy {
     pub max_lifetime: Option<Duration>,
     /// The number of claims after which a machine is replaced, at least one; `None` for no number.
     pub max_claims: Option<u32>,
-    /// By how many percent the lifetime of a machine is shortened at most, so that machines which were created
-    /// at the same time are not replaced at the same time.
+    /// By how many percent the lifetime of a machine is shortened at most, so that machines which were
+    /// created at the same time are not replaced at the same time.
     pub jitter: u8,
 }
 
@@ -91,8 +91,8 @@ fn read_lifetime(value: &Value) -> Option<Duration> {
     (parsed >= SHORTEST_LIFETIME).then_some(parsed)
 }
 
-/// The setting of a pool: the field of its spec, or else the annotation. An unreadable value counts as absent,
-/// so that no machine is replaced, and adds a message to `invalid_settings`.
+/// The setting of a pool: the field of its spec, or else the annotation. An unreadable value counts as
+/// absent, so that no machine is replaced, and adds a message to `invalid_settings`.
 pub fn read_recycle(
     field: &Value,
     annotations: Option<&BTreeMap<String, String>>,

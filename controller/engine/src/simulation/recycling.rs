@@ -74,9 +74,9 @@ impl Api {
             })
     }
 
-    /// Deletes a machine that has a cause for its replacement, or that its hooks released. I1 allows it, because the
-    /// pool creates another one. I12: it is not protected at the version that the plan used. I6: no accepted
-    /// removal targets it.
+    /// Deletes a machine that has a cause for its replacement, or that its hooks released. I1 allows it,
+    /// because the pool creates another one. I12: it is not protected at the version that the plan used. I6:
+    /// no accepted removal targets it.
     pub(super) fn replace(
         &mut self,
         id: &ObjectId,
@@ -142,8 +142,8 @@ impl EngineSimulation {
         }
     }
 
-    /// I21: the replacements of a plan make no more machines unavailable than the budget allows, as far as the
-    /// controller knows. The replacement of an unavailable machine makes none unavailable.
+    /// I21: the replacements of a plan make no more machines unavailable than the budget allows, as far as
+    /// the controller knows. The replacement of an unavailable machine makes none unavailable.
     pub(super) fn replaces_within_budget(&self, plan: &Plan) -> Result<(), BrokenInvariant> {
         let pool = &self.api.pool;
         let replaced: BTreeSet<&Uid> = plan.actions.iter().filter_map(replaced_machine).collect();

@@ -111,7 +111,8 @@ fn the_last_claim_takes_a_machine_out_of_service() {
     assert_eq!(causes(&world.plan()), []);
     let world = world.edit("web-a", claimed(2));
     assert_eq!(causes(&world.plan()), [("web-a", RecycleCause::Claims)]);
-    let left: Vec<bool> = world.machines.iter().map(|machine| world.pool.may_claim(machine, observation_time())).collect();
+    let left: Vec<bool> =
+        world.machines.iter().map(|machine| world.pool.may_claim(machine, observation_time())).collect();
     assert_eq!(left, [false, true, true]);
 }
 
