@@ -45,10 +45,10 @@ pub mod shared_disks;
 pub mod targeted_removal;
 pub mod unowned_objects;
 
-mod held_machines;
+mod disruption_budget;
 mod health;
 mod health_setting;
-mod disruption_budget;
+mod held_machines;
 mod provisioning_limit;
 mod recycle_limits;
 mod removal_record;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::health_setting::{HealthSetting, health_setting};
 use super::disruption_budget::disruption_budget;
+use super::health_setting::{HealthSetting, health_setting};
 use super::provisioning_limit::provisioning_limit;
 use super::removal_record::ParsedRemovalRecord;
 use crate::object::{JsonObject, TestedKind};

@@ -270,8 +270,18 @@ fn recycle_value(policy: RecyclePolicy) -> Value {
     json!({ "maxLifetime": lifetime, "maxClaims": policy.max_claims, "jitter": policy.jitter })
 }
 
-const ANNOTATED_FIELDS: [AnnotatedField; 10] =
-    [MAX_UNAVAILABLE, PAUSED, REVISION, HISTORY, PROTECTION, PROVISIONING, HEALTH, DRAINING, DEADLINE, RECYCLING];
+const ANNOTATED_FIELDS: [AnnotatedField; 10] = [
+    MAX_UNAVAILABLE,
+    PAUSED,
+    REVISION,
+    HISTORY,
+    PROTECTION,
+    PROVISIONING,
+    HEALTH,
+    DRAINING,
+    DEADLINE,
+    RECYCLING,
+];
 
 /// The pinned revision.
 pub(super) fn pinned_revision(pool: ReviewedPool<'_>) -> Option<String> {
