@@ -8,6 +8,7 @@
 use super::virtual_disk::VirtualDiskSpec;
 use super::virtual_machine::VirtualMachineSpec;
 use crate::IntOrPercent;
+use crate::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
@@ -71,9 +72,6 @@ pub struct VirtualMachinePoolDrain {
     /// The longest time for which the controller waits for the hooks of a machine, a duration from 0s to 24h. The default is 10m. With 0s, it does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
-    /// Fields that this crate does not know. They are written as they were read.
-    #[serde(flatten)]
-    pub unknown_fields: BTreeMap<String, serde_json::Value>,
 }
 
 /// When the controller replaces machines that are not ready. Without it, it replaces none; an empty object turns it on. It overrides the annotation vmpool.dev/healing.
@@ -81,7 +79,7 @@ pub struct VirtualMachinePoolDrain {
 pub struct VirtualMachinePoolHealing {
     /// How many machines may be unhealthy or being replaced. With more, the controller replaces no further one, because the cause is probably not in the machines. A number from 1, or a percentage of replicas from 1% to 100%, rounded up. The default is 40%.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxUnhealthy")]
-    pub max_unhealthy: Option<IntOrPercent>,
+    pub max_unhealthy: Option<Quantity>,
     /// How long a machine must not have been ready before the controller replaces it, a duration from 1s to 24h. The default is 5m.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "notReadyFor")]
     pub not_ready_for: Option<String>,
@@ -91,9 +89,6 @@ pub struct VirtualMachinePoolHealing {
     /// How long a machine may take from its start until it is ready for the first time, a duration from 1s to 24h. The controller replaces no younger machine, and maxProvisioning no longer counts an older one. The default is 30m.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "startTimeout")]
     pub start_timeout: Option<String>,
-    /// Fields that this crate does not know. They are written as they were read.
-    #[serde(flatten)]
-    pub unknown_fields: BTreeMap<String, serde_json::Value>,
 }
 
 /// When the controller replaces machines that serve well. It deletes such a machine within the disruption budget, oldest first, and creates another one; replicas stays. Protected machines wait, and machines with hooks drain first. It overrides the annotation vmpool.dev/recycle.

@@ -52,6 +52,10 @@ const LATEST_CLOCK: Duration = Duration::from_mins(2);
 /// replace leaders.
 const HEALTH_UNSEEN_FOR: SignedDuration = SignedDuration::from_mins(2);
 
+/// How far time advances at most until the platform acts and changes are recorded. A process that has just
+/// started waits for times that the clock does not know yet.
+const LONGEST_STRIDE: Duration = Duration::from_secs(1);
+
 /// The front proxy's CA. It is generated once, because no check depends on its content.
 static FRONT_PROXY: LazyLock<Value> =
     LazyLock::new(|| aggregation::authentication_config_map().expect("a certificate can be generated"));
@@ -354,7 +358,7 @@ impl SimulatedWorld {
             self.next_garbage.map(left),
             Some(left(until)),
         ];
-        let stride = next.into_iter().flatten().min().unwrap_or_default();
+        let stride = next.into_iter().flatten().min().unwrap_or_default().min(LONGEST_STRIDE);
         self.clock.advance(stride.max(Duration::from_millis(1))).await;
         self.platform.step().await;
         self.collect_garbage();

@@ -18,7 +18,7 @@ use crate::{POOLS, TestNamespace, Unknown, minimal, run_to_end};
 
 const NAMESPACE: &str = "team";
 /// The fields that only vmpool has in the spec of a pool.
-const OWN_SETTINGS: [&str; 7] = [
+const OWN_SETTINGS: [&str; 8] = [
     "drain",
     "healing",
     "instancetypePolicy",

@@ -165,7 +165,8 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "const A: &str =\n    \"kubevirt.io\";\n").unwrap();
         }
-        let tree = SourceTree { metadata: sample_metadata(), ..SourceTree::below(folder.path()) };
+        let mut tree = SourceTree::below(folder.path());
+        tree.metadata = sample_metadata();
         let found = find_platform_names(&tree).unwrap();
         assert_eq!(found, ["webhook/src/c.rs:2 names kubevirt.io, which belongs to a platform"]);
     }
