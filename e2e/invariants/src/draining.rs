@@ -70,6 +70,11 @@ fn drain_mark(machine: &JsonObject) -> Value {
     mark.unwrap_or_default()
 }
 
+/// Whether the machine has a hook, released or not.
+pub(super) fn has_hooks(machine: &JsonObject) -> bool {
+    hook_values(machine).next().is_some()
+}
+
 /// The values of the hooks.
 fn hook_values(machine: &JsonObject) -> impl Iterator<Item = &str> {
     let annotations = machine.at("/metadata/annotations").as_object();

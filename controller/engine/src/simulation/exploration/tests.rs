@@ -115,7 +115,7 @@ const FEW: usize = 20_000;
 #[case(ExplorationConfig { called: "one machine has a hook, with a fault", start: 1, users: HOOK, edits: Some(2), behind: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one machine fails", start: 1, users: FAIL, faults: 0, behind: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one machine fails twice", start: 1, users: ExploredUserActions { scale: false, ..FAIL }, edits: Some(2), faults: 0, behind: 0, ..SMALLEST })]
-#[case(ExplorationConfig { called: "one machine is replaced on request", start: 1, users: RECYCLE, edits: Some(2), behind: 0, ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine is replaced on request", start: 1, users: RECYCLE, edits: Some(2), faults: 0, behind: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one machine with a hook is replaced", start: 1, users: ExploredUserActions { hook: true, recycle: true, ..NONE }, edits: Some(3), faults: 0, behind: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one machine is removed by name", start: 1, users: REMOVE, behind: 0, ..EXPLICIT })]
 #[case(ExplorationConfig { called: "one pool is deleted", start: 1, keeps: Some(FreeDiskDeletion::Never), users: END, behind: 0, ..SMALLEST })]
