@@ -31,6 +31,7 @@ mod scaling;
 mod side_by_side;
 mod slow_webhooks;
 mod unusual_values;
+mod upgrade;
 
 use tokio::sync::RwLock;
 use vmpool_e2e::scenario::define_scenario;
