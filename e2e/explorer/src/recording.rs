@@ -16,7 +16,8 @@ use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
 use crate::world::{SimulatedWorld, SimulatedWorldOptions};
 
-/// Resources that are not recorded: those that no program reads after an upgrade, and those of the API server.
+/// Resources that are not recorded: those that no program reads after an upgrade, and those of the API
+/// server.
 const OMITTED: [&str; 3] =
     ["events.events.k8s.io", "configmaps", "customresourcedefinitions.apiextensions.k8s.io"];
 

@@ -8,8 +8,8 @@ use crate::server::ApiServerModel;
 use crate::store::ApiObjectKey;
 
 impl ApiServerModel {
-    /// Stores these objects with their UIDs, generations and statuses, without admission, as a restored backup
-    /// of etcd does.
+    /// Stores these objects with their UIDs, generations and statuses, without admission, as a restored
+    /// backup of etcd does.
     ///
     /// # Errors
     /// The server does not have the kind of an object.

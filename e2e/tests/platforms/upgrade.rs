@@ -1,7 +1,7 @@
 //! The current chart and programs continue with what an earlier version has stored: `e2e/stored`.
 //!
-//! The objects are put into etcd with their UIDs and statuses, while the API server has the definitions of that
-//! version. `e2e/explorer/src/world/stored/tests.rs` has the same check without an API server.
+//! The objects are put into etcd with their UIDs and statuses, while the API server has the definitions of
+//! that version. `e2e/explorer/src/world/stored/tests.rs` has the same check without an API server.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

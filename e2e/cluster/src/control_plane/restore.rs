@@ -19,8 +19,8 @@ const PREFIX: &str = "/registry";
 const BUILT_IN: &[&str] = &["", "apps", "coordination.k8s.io", "rbac.authorization.k8s.io"];
 
 impl ControlPlane {
-    /// Stores objects with their UIDs, generations and statuses, without admission. The API server serves their
-    /// kinds, and their namespaces exist.
+    /// Stores objects with their UIDs, generations and statuses, without admission. The API server serves
+    /// their kinds, and their namespaces exist.
     ///
     /// # Errors
     /// [`Error::Untyped`] if an object has no kind, [`Error::Api`] if the API server does not serve it,
