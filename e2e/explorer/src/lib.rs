@@ -55,6 +55,7 @@ mod platform_dvp;
 mod platform_kubevirt;
 pub mod process;
 mod random_schedule;
+pub mod recording;
 pub mod removal_client;
 mod repeated_request;
 mod requests;

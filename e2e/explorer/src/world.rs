@@ -3,6 +3,7 @@
 
 mod processes;
 mod record;
+mod stored;
 mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -160,6 +161,22 @@ pub struct SimulatedWorld {
 impl SimulatedWorld {
     /// A cluster whose processes have started. `idle` belongs to the runtime of the world.
     pub async fn new(options: SimulatedWorldOptions, idle: Idle, telling: bool) -> Self {
+        let mut world = Self::without_programs(options, idle, telling);
+        world.create_initial_objects().await;
+        world.start_programs();
+        world
+    }
+
+    fn start_programs(&mut self) {
+        for _ in 0..self.options.controllers {
+            self.start(SimulatedProgram::Controller);
+        }
+        for _ in 0..self.options.apiservers {
+            self.start(SimulatedProgram::Apiserver);
+        }
+    }
+
+    fn without_programs(options: SimulatedWorldOptions, idle: Idle, telling: bool) -> Self {
         let clock = ManualClock::of(idle);
         let env = test_env(&clock, options.seed ^ 0x5eed);
         let all = vmpool_model::platform_resources();
@@ -192,7 +209,7 @@ impl SimulatedWorld {
         let random = SeededRandom::new(options.seed);
         let (start, evaluation) = (random.number(20..=400), random.number(5..=200));
         let platform = PlatformSimulation::new(options.platform, &server, options.seed, start, evaluation);
-        let mut world = Self {
+        Self {
             platform,
             user_actions: UserActions {
                 limits_provisioning: true,
@@ -233,15 +250,7 @@ impl SimulatedWorld {
             random,
             clock,
             server,
-        };
-        world.create_initial_objects().await;
-        for _ in 0..options.controllers {
-            world.start(SimulatedProgram::Controller);
         }
-        for _ in 0..options.apiservers {
-            world.start(SimulatedProgram::Apiserver);
-        }
-        world
     }
 
     /// Creates the objects that exist before the scenario.

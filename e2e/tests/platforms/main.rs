@@ -34,6 +34,7 @@ mod side_by_side;
 mod slow_webhooks;
 mod unusual_values;
 mod who_scaled;
+mod upgrade;
 
 use tokio::sync::RwLock;
 use vmpool_e2e::scenario::define_scenario;

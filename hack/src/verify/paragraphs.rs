@@ -1,5 +1,5 @@
-//! Refuses long paragraphs on the pages of the documentation: a paragraph, or an item of a list, has at most 80
-//! words.
+//! Refuses long paragraphs on the pages of the documentation: a paragraph, or an item of a list, has at most
+//! 80 words.
 //!
 //! Code in fences, tables and generated pages are not read.
 
