@@ -29,7 +29,7 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(30);
 pub(super) struct ScaledPool {
     pub(super) pools: Arc<dyn AutoscaledPools>,
     pub(super) removal: &'static RemovalApi,
-    pub(super) settings: AutoscalerSettings,
+    pub(super) settings: Arc<AutoscalerSettings>,
     pub(super) key: ObjectKey,
 }
 

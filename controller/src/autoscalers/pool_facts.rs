@@ -27,8 +27,10 @@ pub(super) struct AutoscaledPoolFacts {
     pub(super) is_explicit: bool,
     /// Its machines that are not being deleted.
     pub(super) machines: Vec<PoolMachine>,
-    /// Number of claims that wait for a machine.
-    waiting: u32,
+    /// The claims that wait for a machine.
+    pub(super) waiting: BTreeSet<WaitingClaimKey>,
+    /// The claims that machines of the pool have.
+    pub(super) answered: BTreeSet<WaitingClaimKey>,
     /// When a waiting claim or the protection of a machine ends.
     pub(super) next_change: Option<Timestamp>,
 }
@@ -45,7 +47,8 @@ impl AutoscaledPoolFacts {
             pool.record.reserved().chain(pool.record.accepted()).map(|target| &target.uid).collect();
         let of_pool = |machine: &&Machine| machine.belongs_to(&pool.id) && !machine.terminating;
         let machines: Vec<&Machine> = machines.into_iter().filter(of_pool).collect();
-        let answered = machines.iter().filter_map(|machine| claim_key(machine, pool, now)).collect();
+        let answered: BTreeSet<WaitingClaimKey> =
+            machines.iter().filter_map(|machine| claim_key(machine, pool, now)).collect();
         let waiting = read_waiting_claims(object, now);
         let ends = waiting.next_end().and_then(|second| Timestamp::from_second(second).ok());
         let unprotected = machines.iter().filter_map(|machine| end_of_protection(machine, now)).min();
@@ -56,7 +59,8 @@ impl AutoscaledPoolFacts {
             paused: pool.paused,
             deleting: pool.deleting,
             is_explicit: pool.scale_down_policy == ScaleDownPolicy::Explicit,
-            waiting: waiting.count(&answered),
+            waiting: waiting.without(&answered),
+            answered,
             next_change: ends.into_iter().chain(unprotected).min(),
             machines: machines.iter().map(|machine| read_pool_machine(machine, &targets, now)).collect(),
         }
@@ -74,7 +78,8 @@ impl AutoscaledPoolFacts {
 
     /// What its machines and its claims need.
     pub(super) fn demand(&self) -> Demand {
-        Demand { busy: self.counts().busy, waiting: self.waiting }
+        let waiting = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
+        Demand { busy: self.counts().busy, waiting }
     }
 }
 
@@ -102,6 +107,8 @@ fn read_pool_machine(machine: &Machine, targets: &BTreeSet<&Uid>, now: Timestamp
     let is_target = targets.contains(&machine.id.uid);
     let is_starting = !machine.been_ready && machine.activity == MachineActivity::NotRunning;
     let state = match machine {
+        // A protected machine that drains leaves soon, and no claim can renew it.
+        _ if machine.is_protected(now) && machine.drain_mark().is_some() => PoolMachineState::Other,
         _ if machine.is_protected(now) => PoolMachineState::Busy,
         _ if is_target => PoolMachineState::Other,
         _ if machine.is_claimable(now) => PoolMachineState::Free,
