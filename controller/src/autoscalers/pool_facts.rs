@@ -23,6 +23,9 @@ pub(super) struct AutoscaledPoolFacts {
     pub(super) replicas: u32,
     pub(super) paused: bool,
     pub(super) deleting: bool,
+    /// Whether the spec of the pool is invalid: the controller then removes no machine of it, and its policy
+    /// is not known.
+    pub(super) is_invalid: bool,
     /// Whether only targeted removal removes machines of it.
     pub(super) is_explicit: bool,
     /// Its machines that are not being deleted.
@@ -58,6 +61,7 @@ impl AutoscaledPoolFacts {
             replicas: u32::try_from(pool.desired).unwrap_or(u32::MAX),
             paused: pool.paused,
             deleting: pool.deleting,
+            is_invalid: !pool.validation_errors.is_empty(),
             is_explicit: pool.scale_down_policy == ScaleDownPolicy::Explicit,
             waiting: waiting.without(&answered),
             answered,
@@ -69,6 +73,11 @@ impl AutoscaledPoolFacts {
     /// The numbers of its machines.
     pub(super) fn counts(&self) -> DemandCounts {
         DemandCounts::of(&self.machines)
+    }
+
+    /// Whether the controller may lower its replicas.
+    pub(super) fn may_shrink(&self) -> bool {
+        !self.paused && !self.deleting && !self.is_invalid
     }
 
     /// Whether targeted removal can remove a machine of it.

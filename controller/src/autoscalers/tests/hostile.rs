@@ -110,3 +110,21 @@ async fn limits_follow_a_clock_that_is_set_forward_and_back() {
     world.advance(90 * SECOND).await;
     assert_eq!(world.replicas(), 1);
 }
+
+#[tokio::test]
+async fn an_invalid_pool_does_not_shrink() {
+    let world = world(4, json!({ "free": 4 })).await;
+    // While the removal record cannot be read, the pool removes no machine.
+    let record = |text: Value| {
+        world.server.edit(POOLS, "web", |pool| {
+            pool["metadata"]["annotations"][vmpool_api::annotations::SCALE_DOWN_TARGETS] = text;
+        });
+    };
+    record(json!("[{"));
+    world.server.edit(AUTOSCALERS, "web", |autoscaler| autoscaler["spec"]["free"] = json!(1));
+    world.advance(2 * Duration::from_mins(1)).await;
+    assert_eq!(world.replicas(), 4);
+    record(json!("[]"));
+    world.advance(10 * SECOND).await;
+    assert_eq!(world.replicas(), 1);
+}
