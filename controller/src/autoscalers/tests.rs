@@ -14,6 +14,7 @@ use crate::testing::{LeaderWorld, NAMESPACE, machine_names, pool_manifest};
 mod hostile;
 mod load;
 mod pool_facts;
+mod races;
 mod records;
 
 const POOLS: &str = "virtualmachinepools.virtualization.deckhouse.io";
