@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::ArgValueCandidates;
+use jiff::Timestamp;
 use vmpool_api::subresources::ReleaseAction;
 use vmpool_runtime::duration::parse_duration;
 
@@ -135,6 +136,12 @@ pub(crate) struct SimulateArguments {
     /// How long a new machine takes until it is ready, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) start_seconds: u64,
+    /// When the replay begins (RFC 3339), not later than the first claim. By default, with the first claim
+    #[arg(long, value_name = "TIME")]
+    pub(crate) from: Option<Timestamp>,
+    /// When the replay ends (RFC 3339), not earlier than the last claim. By default, when the pool has shrunk
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<Timestamp>,
     /// Format of the output
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: SimulationFormat,

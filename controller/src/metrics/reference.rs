@@ -31,8 +31,8 @@ sum of the others. Their counters start at zero with each leader, and do not cou
 removals delete.
 
 The metrics of [disk images](disk-images.md) have series for each image, and those of wrappers for each namespace.
-`vmpool_instancetype_deletion_blocked` and `vmpool_autoscaler_machines` have some for each of the first 100 objects. Only the leader exports these. No other
-label depends on the contents of the cluster, so a controller has some hundreds of time series besides these.
+`vmpool_instancetype_deletion_blocked`, `vmpool_autoscaler_machines` and `vmpool_autoscaler_inactive` have some for each of the first
+100 objects. Only the leader exports these. No other label depends on the contents of the cluster, so a controller has some hundreds of time series besides these.
 
 A histogram has the series `NAME_bucket`, `NAME_sum` and `NAME_count`.
 ";

@@ -10,7 +10,7 @@
 //! | I4 preserved storage of KubeVirt machines outlives them | [`preserved_storage`] | history |
 //! | I5 an Explicit pool loses only targets of a targeted removal, and replaced machines | [`removal`] | history |
 //! | I6 a targeted removal takes effect exactly once, and affects no other machine | [`targeted_removal`], [`machine_count`], [`removal`] | history |
-//! | I7 the controller never writes `spec.replicas` | [`replica_writes`] | history, audit log |
+//! | I7 in the controller, only autoscalers write `spec.replicas` | [`replica_writes`] | history, audit log |
 //! | I8 in a settled world the status is correct, and there are no writes | [`settled`] | state, audit log |
 //! | I9 nothing remains after a pool is deleted | [`leftovers`], [`finalizers`] | history |
 //! | I10 expired free disks are deleted, except those that are kept | [`disk_collection`] | state |
@@ -19,10 +19,12 @@
 //! | I14 objects of other namespaces have no effect, and are left alone | all of the above, [`other_namespaces`] | history, audit log |
 //! | I15 the objects that a pool creates and does not keep are bounded | [`unowned_objects`] | history, audit log |
 //! | I16 a machine is created only while fewer machines provision than the limit allows | [`provisioning`] | history |
-//! | I20 healing removes no ready machine, and none while too many are unhealthy | [`removal`] | history |
+//! | I18 an autoscaler leaves at least the busy machines, and removes by name only unprotected ones of Explicit pools | [`autoscalers`] | history, audit log |
 //! | I19 a machine with hooks is not removed or restarted before they are released | [`draining`] | history |
+//! | I20 healing removes no ready machine, and none while too many are unhealthy | [`removal`] | history |
 //! | I21 replacements make no more machines unavailable than the budget allows | [`replacement_budget`] | history |
 
+pub mod autoscalers;
 pub mod disk_collection;
 pub mod draining;
 pub mod finalizers;
@@ -75,6 +77,7 @@ pub fn check_history(
     audit: &[AuditEntry],
     controller_user: &str,
 ) -> Vec<Violation> {
+    let actions = &autoscalers::with_removals_by_autoscalers(history, actions, controller_user);
     let mut found = removal::check_machine_removals(history, actions);
     found.extend(protection::check_protection(history, actions));
     found.extend(draining::check_draining(history, actions));
@@ -83,7 +86,8 @@ pub fn check_history(
     found.extend(replacement_budget::check_replacement_budget(history, actions));
     found.extend(targeted_removal::check_targeted_removals(history, actions));
     found.extend(foreign_objects::check_foreign_objects(history, actions, audit, controller_user));
-    found.extend(replica_writes::check_replica_writes(history, audit, controller_user));
+    found.extend(autoscalers::check_autoscalers(history, actions, audit, controller_user));
+    found.extend(replica_writes::check_replica_writes(history, actions, audit, controller_user));
     found.extend(preserved_storage::check_preserved_storage(history, actions));
     found.extend(unowned_objects::check_unowned_objects(history, actions, audit, controller_user));
     found

@@ -9,6 +9,8 @@ use super::*;
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::RecordedChange;
 
+mod autoscalers;
+
 const CONTROLLER: &str = "system:serviceaccount:vmpool-system:vmpool-controller";
 
 /// Builds a history with one second between changes.

@@ -31,6 +31,8 @@ pub struct UserActions {
     pub policies: usize,
     /// Number of machines that users took away from their pool.
     pub taken: usize,
+    /// Names of the pools that a PoolAutoscaler scales: the controller may write their replicas.
+    pub autoscaled: BTreeSet<String>,
     /// Whether pools can limit how many of their machines provision at the same time.
     pub limits_provisioning: bool,
     /// How far the clock of a controller was ahead of the API server's at most.

@@ -2,6 +2,7 @@
 //!
 //! They share a cluster with both platforms, the webhook, and two replicas of the aggregated API.
 
+mod autoscaler_rights;
 mod autoscaling;
 mod backup;
 mod claims;
@@ -19,6 +20,7 @@ mod paused;
 mod plugin;
 mod plugin_outage;
 mod policy;
+mod pool_autoscalers;
 mod protected;
 mod provisioning;
 mod recipes;
