@@ -20,6 +20,8 @@ pub(crate) mod cache_sink;
 pub(crate) mod class_slots;
 pub(crate) mod context;
 pub(crate) mod definitions;
+pub(crate) mod disk_source_watches;
+pub(crate) mod disk_sources;
 pub(crate) mod events;
 pub(crate) mod kstatus_conditions;
 pub(crate) mod lead;

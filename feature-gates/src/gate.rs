@@ -34,6 +34,8 @@ pub enum Feature {
     VirtualMachinePool,
     /// Disk images: VMDiskImage and VMDiskImageGrant.
     DiskImages,
+    /// Machines with disks from earlier content of their images.
+    ImageRefresh,
     /// The wrapper of a machine.
     MachineWrapper,
     /// The autoscaler of pools: PoolAutoscaler.
@@ -48,6 +50,7 @@ impl Feature {
         match self {
             Self::VirtualMachinePool => "VirtualMachinePool",
             Self::DiskImages => "DiskImages",
+            Self::ImageRefresh => "ImageRefresh",
             Self::MachineWrapper => "MachineWrapper",
             Self::PoolAutoscaler => "PoolAutoscaler",
             Self::ProvisioningLimit => "ProvisioningLimit",
@@ -85,6 +88,10 @@ pub const KNOWN: &[Gate] = &[
         "Pools of identical virtual machines: controller, admission and targeted removal",
     ),
     alpha_gate(Feature::DiskImages, "Disk images: admission and the controller of images"),
+    alpha_gate(
+        Feature::ImageRefresh,
+        "Image refresh: imageRefresh of pools, and the watches of the images that disks are created from",
+    ),
     alpha_gate(
         Feature::MachineWrapper,
         "The controller of wrappers, which create a machine after its disk image is ready; requires DiskImages",

@@ -81,6 +81,7 @@ impl Rules for DvpRules {
                 "spec.progressDeadlineSeconds",
                 "spec.maxProvisioning",
                 "spec.drain",
+                "spec.imageRefresh",
                 "status.replicas",
             ],
             pool_path: POOL_PATH,

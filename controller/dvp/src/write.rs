@@ -272,6 +272,9 @@ pub(super) fn status_object(pool: &DvpPoolObject, status: &ComputedStatus) -> Va
     if summary.draining > 0 {
         object["drainingReplicas"] = summary.draining.into();
     }
+    if summary.image_outdated > 0 {
+        object["imageOutdatedReplicas"] = summary.image_outdated.into();
+    }
     if let Some(number) = summary.next_number {
         object["nextMachineNumber"] = number.into();
     }

@@ -31,6 +31,7 @@
 //! | For how long may this pool make no progress? | [`progress`] |
 //! | Until when is this machine protected? | [`protection`] |
 //! | Which work of its guest does this machine finish before it leaves? | [`draining`] |
+//! | Are the disks of this machine from the image that the pool has now? | [`image_refresh`] |
 //! | What does the status say? | [`status`], with [`condition`] and [`activity`] |
 //! | Why was this request rejected? | [`admission`] |
 //!
@@ -47,7 +48,8 @@
 //! 2. facts, stored records and limits: [`activity`], [`revisions`], [`condition`], [`scale_up::names`],
 //!    [`scale_up::provisioning_limit`], [`scale_up::class_slots`], [`scale_down::removal`], [`failure`],
 //!    [`backoff`], [`limits`], [`membership::losses`], [`selector`], [`copied_pool`], [`protection`], [`progress`],
-//!    `draining` without its planner, [`admission`] (which no other part uses);
+//!    `draining` without its planner, [`image_refresh`] without `outdated`, [`admission`] (which no other part
+//!    uses);
 //! 3. [`model`]: pools, machines, disks and drafts; `scale_down::policy`, which compares machines and which
 //!    pools contain;
 //! 4. [`ledger`], `plan::action`, `plan::blocker`, and what the memory keeps for one folder:
@@ -55,7 +57,8 @@
 //! 5. [`memory`];
 //! 6. `plan::observed` and `plan::result`: the input and the output of planning;
 //! 7. shared parts of planners: `disks::allocation`, `rollout::progress`, `membership::adoption`,
-//!    `scale_down::reservations`, `scale_up::provisioning`, `protection::protected` and smaller ones;
+//!    `scale_down::reservations`, `scale_up::provisioning`, `protection::protected`, `image_refresh::outdated`
+//!    and smaller ones;
 //! 8. the planners, which [`mod@plan`] lists. In `scale_up`, `create` imports `membership::loss_limits`, and
 //!    `membership::finalizers` imports the planner of `revisions`;
 //! 9. [`plan_pass()`] and [`compute_status()`].
@@ -90,6 +93,7 @@ pub mod draining;
 pub mod failure;
 mod healing;
 mod ids;
+pub mod image_refresh;
 pub mod ledger;
 pub mod limits;
 pub mod membership;

@@ -80,6 +80,7 @@ impl Rules for KubevirtRules {
                 "spec.progressDeadlineSeconds",
                 "spec.maxProvisioning",
                 "spec.drain",
+                "spec.imageRefresh",
                 "spec.revisionHistoryLimit",
                 "spec.scaleInStrategy",
                 "spec.updateStrategy",

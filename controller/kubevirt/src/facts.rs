@@ -6,6 +6,7 @@ mod machine;
 use vmpool_api::kubevirt::annotations;
 use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
 use vmpool_engine::draining;
+use vmpool_engine::image_refresh::read_image_refresh;
 use vmpool_engine::limits;
 use vmpool_engine::model::{
     AutohealingPolicy, DisruptionBudget, Finalizer, MachineFilter, Membership, Naming, Preservation,
@@ -51,6 +52,8 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
     let max_provisioning =
         read_max_provisioning(&settings.max_provisioning, annotations_of_pool, &mut invalid_settings);
     let drain_timeout = draining::read_drain(&settings.drain, annotations_of_pool, &mut invalid_settings);
+    let image_refresh =
+        read_image_refresh(&settings.image_refresh, annotations_of_pool, &mut invalid_settings);
     let history = read_history_limit(&settings.history_limit, annotations_of_pool, &mut invalid_settings);
     let policy =
         object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::INSTANCETYPE_POLICY));
@@ -77,6 +80,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         progress_deadline: _,
         max_provisioning: _,
         drain: _,
+        image_refresh: _,
         history_limit: _,
         scale_in,
         update,
@@ -116,6 +120,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         max_provisioning,
         storage_classes,
         drain_timeout,
+        image_refresh,
         naming: Naming::Ordinal,
         rollout: RolloutPolicy { history, ..rollout_policy(update, max_unavailable) },
         storage_templates: data_volume_templates,

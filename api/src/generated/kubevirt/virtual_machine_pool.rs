@@ -35,6 +35,9 @@ pub struct VirtualMachinePoolSpec {
     /// How machines with hooks end. A hook is an annotation of a machine with the prefix drain.vmpool.dev/. Before the controller deletes or restarts such a machine, it waits until all hooks are released. It overrides the annotation vmpool.dev/drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<VirtualMachinePoolDrain>,
+    /// What the controller does if the source of a disk template leads to other content than the disks of a machine were created from. With Report, it shows such machines in the status. With Recreate, it also replaces them, within the disruption budget. Retained disks never count. The default is Off. It requires the feature gate ImageRefresh. It overrides the annotation vmpool.dev/image-refresh.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "imageRefresh")]
+    pub image_refresh: Option<String>,
     /// How machines get the instance type and the preference that virtualMachineTemplate names. With Pin, all machines of a revision use one copy of each. With Expand, the controller writes both into the machines, which then name neither. With PerMember, KubeVirt makes a copy for each machine when it first sees the machine. It cannot change while the pool has machines. Without it Pin.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "instancetypePolicy")]
     pub instancetype_policy: Option<String>,
@@ -261,6 +264,9 @@ pub struct VirtualMachinePoolStatus {
     /// How many machines autohealing has replaced since the pool was created.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "healedReplicas")]
     pub healed_replicas: Option<i64>,
+    /// Number of machines with disks from earlier content of their source, if imageRefresh is not Off. Absent if it is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "imageOutdatedReplicas")]
+    pub image_outdated_replicas: Option<i32>,
     /// The instance type of the current template, if machines use a copy of it. Absent while the template is not resolved, and with other instancetypePolicy than Pin.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "instancetypeRef")]
     pub instancetype_ref: Option<VirtualMachinePoolStatusInstancetypeRef>,

@@ -8,6 +8,9 @@ use vmpool_api::names::is_dns_label;
 use vmpool_api::{Share, ShareError, annotations};
 use vmpool_engine::admission::{RefusalCollector, Warning};
 use vmpool_engine::draining::{DRAIN, DRAIN_FIELD, parse_drain};
+use vmpool_engine::image_refresh::{
+    IMAGE_REFRESH, IMAGE_REFRESH_FIELD, ImageRefresh, parse_image_refresh, parse_image_refresh_text,
+};
 use vmpool_engine::progress::{
     PROGRESS_DEADLINE, PROGRESS_DEADLINE_FIELD, parse_progress_deadline, parse_progress_deadline_text,
 };
@@ -17,7 +20,7 @@ use vmpool_engine::scale_up::provisioning_limit::{
 };
 
 use super::rule::Rule;
-use super::view::{ReviewedPool, json_at_path, json_field};
+use super::view::{ReviewedDiskTemplate, ReviewedPool, json_at_path, json_field};
 
 /// A field and its equivalent annotation.
 struct AnnotatedField {
@@ -179,6 +182,22 @@ const DEADLINE: AnnotatedField = AnnotatedField {
 const NO_DEADLINE: &str = "it is not a whole number of seconds from 1";
 const DEADLINES: &str = "use for example 1800, or remove it";
 
+const REFRESH: AnnotatedField = AnnotatedField {
+    path: &[IMAGE_REFRESH_FIELD],
+    annotation: IMAGE_REFRESH,
+    rule: Rule::ImageRefresh,
+    annotation_rule: Rule::ImageRefresh,
+    validate_field: |value| {
+        parse_image_refresh(value).is_err().then(|| InvalidValue::new(NO_REFRESH, REFRESHES))
+    },
+    parse_annotation: |text| match parse_image_refresh_text(text) {
+        Ok(refresh) => Ok(Value::from(refresh.as_str())),
+        Err(_) => Err(InvalidValue::new(NO_REFRESH, REFRESHES)),
+    },
+};
+const NO_REFRESH: &str = "it is not Off, Report or Recreate";
+const REFRESHES: &str = "use Report or Recreate, or remove it; in YAML, Off needs quotes";
+
 const PROVISIONING: AnnotatedField = AnnotatedField {
     path: &[MAX_PROVISIONING_FIELD],
     annotation: MAX_PROVISIONING,
@@ -213,8 +232,8 @@ const DRAINING: AnnotatedField = AnnotatedField {
 const NO_DRAIN: &str = "it is not an object with timeout, a duration from 0s to 24h";
 const DRAINS: &str = "use for example {\"timeout\": \"10m\"}, or remove it";
 
-const ANNOTATED_FIELDS: [AnnotatedField; 8] =
-    [MAX_UNAVAILABLE, PAUSED, REVISION, HISTORY, PROTECTION, PROVISIONING, DRAINING, DEADLINE];
+const ANNOTATED_FIELDS: [AnnotatedField; 9] =
+    [MAX_UNAVAILABLE, PAUSED, REVISION, HISTORY, PROTECTION, PROVISIONING, DRAINING, DEADLINE, REFRESH];
 
 /// The pinned revision.
 pub(super) fn pinned_revision(pool: ReviewedPool<'_>) -> Option<String> {
@@ -276,6 +295,32 @@ pub(super) fn check_rollout_settings(
             warn_overridden_annotation(setting, new, warnings);
         }
     }
+    check_refresh_of_retained_disks(old, new, found);
+}
+
+/// Refuses to recreate machines for their images if no disk would be created again.
+fn check_refresh_of_retained_disks(
+    old: Option<ReviewedPool<'_>>,
+    new: ReviewedPool<'_>,
+    found: &mut RefusalCollector,
+) {
+    let recreates_in_vain = |pool: ReviewedPool<'_>| {
+        REFRESH.effective(pool) == ImageRefresh::Recreate.as_str()
+            && pool.disks().next().is_some()
+            && pool.disks().all(ReviewedDiskTemplate::retains)
+    };
+    if !recreates_in_vain(new) || old.is_some_and(recreates_in_vain) {
+        return;
+    }
+    let value = REFRESH.value(new);
+    let (path, value) = if value.is_null() {
+        (REFRESH.annotation_field(), new.annotation(IMAGE_REFRESH))
+    } else {
+        (REFRESH.field(), value)
+    };
+    let reason = "all disks of the pool are retained, so no machine would get a disk of the new image";
+    let way_out = "use Report, or set reclaim.onScaleDown of a disk template to Delete";
+    found.refuse(Rule::ImageRefresh, path, value, reason, way_out);
 }
 
 /// Warns if an annotation has no effect because the field is set.

@@ -60,6 +60,8 @@ rules! {
     ProgressDeadline "W28" Invalid Rollout "progressDeadlineSeconds is a number of seconds from 1";
     MaxProvisioning "W26" Invalid Rollout "maxProvisioning is a number from 1, or a percentage from 1% to 100%";
     Drain "W27" Invalid Rollout "drain.timeout is a duration from 0s to 24h";
+    ImageRefresh "W34" Invalid Rollout "imageRefresh is Off, Report or Recreate, and not Recreate if all disks are \
+    retained";
     RolloutAnnotation "W18" Invalid Rollout "Annotations of the rollout have values that their fields could have";
     RolloutContradiction "W19" Warning Rollout "Annotations of the rollout do not contradict their fields";
     PinnedRevision "W20" Invalid Rollout "A pinned revision is stored, and its disks have templates";

@@ -8,6 +8,7 @@ use serde_json::Value;
 use vmpool_api::{GoDuration, Quantity, annotations};
 use vmpool_engine::condition::StatusCondition;
 use vmpool_engine::draining;
+use vmpool_engine::image_refresh::read_image_refresh;
 use vmpool_engine::limits;
 use vmpool_engine::model::{ObjectId, PoolDiskTemplate, PublishedStatus, ScaleDownPolicy};
 use vmpool_engine::progress::read_progress_deadline;
@@ -90,6 +91,8 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
     );
     let drain_timeout =
         draining::read_drain(&spec.drain, object.metadata.annotations.as_ref(), &mut invalid_settings);
+    let image_refresh =
+        read_image_refresh(&spec.image_refresh, object.metadata.annotations.as_ref(), &mut invalid_settings);
     validation_errors.truncate(limits::VALIDATION_ERRORS);
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
     // They become a message of the status and can quote long values.
@@ -108,6 +111,7 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         max_provisioning,
         storage_classes: read_storage_classes(spec),
         drain_timeout,
+        image_refresh,
         rollout,
         disks,
         name_block,
@@ -223,6 +227,7 @@ fn published_status(status: &DvpPoolStatus, pool: &ObjectId) -> PublishedStatus 
             updated: status.updated_replicas?,
             restart_pending: status.restart_pending_replicas?,
             draining: status.draining_replicas.unwrap_or_default(),
+            image_outdated: status.image_outdated_replicas.unwrap_or_default(),
             next_number: status.next_machine_number,
             healed: 0,
             revision: RevisionId::from(status.desired_template_hash.as_deref()?),

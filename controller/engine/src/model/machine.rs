@@ -203,6 +203,9 @@ pub struct Machine {
     pub protection: Option<Arc<Protection>>,
     /// What its annotations say about draining; `None` if they say nothing.
     pub draining: Option<Arc<Draining>>,
+    /// From which content its disks were created, as
+    /// [`read_disk_sources`](crate::image_refresh::read_disk_sources) reads it. `None` if it is not recorded.
+    pub disk_sources: Option<Arc<str>>,
     /// What it refers to outside the pool, such as pinned copies.
     pub references: Arc<MachineReferences>,
     /// Names of its volumes, on a platform that creates storage from templates in the machine. Machines of
@@ -263,6 +266,7 @@ impl Machine {
             waits_for_storage: false,
             protection: None,
             draining: None,
+            disk_sources: None,
             references: MachineReferences::none(),
             volumes: Arc::default(),
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use vmpool_api::kubevirt::values::StatePreservation;
+use vmpool_engine::image_refresh::IMAGE_REFRESH_FIELD;
 use vmpool_engine::limits;
 use vmpool_engine::model::{DisruptionBudget, ObjectId, StorageTemplate};
 use vmpool_engine::progress::PROGRESS_DEADLINE_FIELD;
@@ -59,6 +60,8 @@ pub struct PoolSettings {
     pub max_provisioning: Value,
     /// `spec.drain`, raw: it is read together with the annotation.
     pub drain: Value,
+    /// `spec.imageRefresh`, raw: it is read together with the annotation.
+    pub image_refresh: Value,
     /// `spec.revisionHistoryLimit`, raw: it is read together with the annotation.
     pub history_limit: Value,
     /// How surplus machines are removed.
@@ -141,6 +144,7 @@ fn read_settings_with_errors(
         progress_deadline: spec[PROGRESS_DEADLINE_FIELD].clone(),
         max_provisioning: spec[MAX_PROVISIONING_FIELD].clone(),
         drain: spec["drain"].clone(),
+        image_refresh: spec[IMAGE_REFRESH_FIELD].clone(),
         history_limit: spec[history_limit::FIELD].clone(),
         scale_in: strategy::read_scale_in_strategy(&spec["scaleInStrategy"], &mut messages),
         update: strategy::read_update_strategy(&spec["updateStrategy"], &mut messages),

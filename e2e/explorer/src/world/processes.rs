@@ -69,6 +69,7 @@ impl SimulatedWorld {
             settings: ControllerSettings { limits_provisioning: true, ..ControllerSettings::default() },
             metrics: ControllerMetrics::new(env),
             images: self.options.images.then(image_settings),
+            image_refresh: None,
         };
         let leader_health = LeaderHealth::default();
         let platform = match self.options.platform {

@@ -271,6 +271,10 @@ pub(super) fn rule_examples() -> Vec<RuleExample> {
             Rule::Drain,
             with(pool(), "/metadata/annotations", json!({ "vmpool.dev/drain": r#"{"timeout": "25h"}"# })),
         ),
+        create(
+            Rule::ImageRefresh,
+            with(pool(), "/metadata/annotations", json!({ "vmpool.dev/image-refresh": "Always" })),
+        ),
         create(Rule::RolloutAnnotation, with(pool(), "/metadata/annotations", json!({ PAUSED: "yes" }))),
         update(
             Rule::RolloutContradiction,

@@ -1,0 +1,67 @@
+//! Which machines have disks from other content than the sources of the pool lead to.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::content::{ContentComparison, DiskContent, DiskSourceRecord, format_disk_sources};
+use crate::model::Machine;
+use crate::plan::observed::ObservedPool;
+
+/// Whether a disk of the machine was created from other content than its source has led to for a minute.
+fn is_outdated_by_image(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
+    outdated_templates(observed, machine).next().is_some()
+}
+
+/// The live machines that are outdated by image.
+pub(crate) fn find_image_outdated<'a>(observed: &ObservedPool<'a>) -> impl Iterator<Item = &'a Arc<Machine>> {
+    let contents = &observed.pool.disk_contents;
+    // Almost all machines have this record.
+    let newest = format_disk_sources(contents);
+    let has_newest =
+        move |machine: &Machine| newest.is_some() && machine.disk_sources.as_deref() == newest.as_deref();
+    observed
+        .pool_machines()
+        .filter(|_| !contents.is_empty())
+        .filter(move |machine| !machine.terminating && !has_newest(machine))
+        .filter(move |machine| is_outdated_by_image(observed, machine))
+}
+
+/// The number of live machines that are outdated by image.
+pub fn count_image_outdated(observed: &ObservedPool<'_>) -> usize {
+    find_image_outdated(observed).count()
+}
+
+/// The sources of these machines that have other content.
+pub(crate) fn find_outdated_sources(
+    observed: &ObservedPool<'_>,
+    machines: &[&Arc<Machine>],
+) -> BTreeSet<Arc<str>> {
+    let contents = &observed.pool.disk_contents;
+    let templates = machines.iter().flat_map(|machine| outdated_templates(observed, machine));
+    templates.filter_map(|template| Some(contents.get(template)?.source.clone())).collect()
+}
+
+/// The disk templates with other content than that of the machine.
+fn outdated_templates<'a>(
+    observed: &'a ObservedPool<'_>,
+    machine: &'a Machine,
+) -> impl Iterator<Item = &'a str> {
+    let (memory, uptime) = (observed.memory, observed.uptime);
+    let record = machine.disk_sources.as_deref().map(DiskSourceRecord::parse).unwrap_or_default();
+    let contents = observed.pool.disk_contents.iter();
+    contents
+        .filter(move |(template, _)| memory.contents.is_settled(template, uptime))
+        .filter(move |(template, content)| match record.compare(template, content) {
+            Some(ContentComparison::Same | ContentComparison::OtherSource) => false,
+            Some(ContentComparison::OtherContent) => true,
+            None => is_younger_content(observed, machine, content),
+        })
+        .map(|(template, _)| &**template)
+}
+
+/// Whether the content is younger than a machine without a record of it. What a machine of another revision was
+/// created from is not known: its template may have named another source.
+fn is_younger_content(observed: &ObservedPool<'_>, machine: &Machine, content: &DiskContent) -> bool {
+    let is_current = machine.written.as_ref().is_some_and(|revision| observed.pool.is_current(revision));
+    is_current && content.created > machine.created
+}
