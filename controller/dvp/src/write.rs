@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use vmpool_api::{annotations, labels};
 use vmpool_engine::ComputedStatus;
 use vmpool_engine::draining::MARK as DRAINING;
+use vmpool_engine::image_refresh::DISK_SOURCES;
 use vmpool_engine::model::{DiskAnnotations, DiskDraft, Draft, Lifetime, ObjectId, StoredTime};
 use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::scale_down::removal::RemovalRecord;
@@ -185,7 +186,7 @@ pub(super) fn label_patch(pool: &DvpPoolObject) -> Value {
 pub(super) fn remove_markers() -> Value {
     json!({ "metadata": {
         "labels": { labels::POOL_UID: null, labels::POOL: null, labels::TEMPLATE_HASH: null },
-        "annotations": { annotations::DISKS: null, annotations::PATCHED_TEMPLATE_HASH: null, DRAINING: null },
+        "annotations": { annotations::DISKS: null, annotations::PATCHED_TEMPLATE_HASH: null, DRAINING: null, DISK_SOURCES: null },
     }})
 }
 

@@ -18,8 +18,9 @@ use crate::{POOLS, TestNamespace, Unknown, minimal, run_to_end};
 
 const NAMESPACE: &str = "team";
 /// The fields that only vmpool has in the spec of a pool.
-const OWN_SETTINGS: [&str; 6] = [
+const OWN_SETTINGS: [&str; 7] = [
     "drain",
+    "imageRefresh",
     "instancetypePolicy",
     "maxProtection",
     "maxProvisioning",

@@ -29,6 +29,7 @@ const ABSENT: [(&str, &str); 9] = [
     ("vmpool_pool_preserved_volumes", "no machine leaves a volume behind"),
     ("vmpool_autoscaler_", "the feature gate PoolAutoscaler is off"),
     ("vmpool_pool_provisioning", "the feature gate ProvisioningLimit is off"),
+    ("vmpool_pool_image_outdated", "the feature gate ImageRefresh is off"),
     ("vmpool_wrapper_kicks_total", "every clone begins"),
     ("vmpool_wrapper_disk_recreated_total", "no disk of a wrapper is lost"),
 ];

@@ -228,6 +228,14 @@ fn a_draining_machine_shows_its_hooks_and_its_deadline() {
 }
 
 #[test]
+fn machines_from_an_earlier_image_are_counted() {
+    let mut pool = status();
+    pool.image_outdated = 2;
+    let text = plain_text(&pool, TextExtent::Screen);
+    assert!(text.contains(", 2 from an earlier image\n"), "{text}");
+}
+
+#[test]
 fn texts_of_other_programs_cannot_control_the_terminal() {
     const FOREIGN: &str = "\u{1b}[31mX\u{1b}]0;title\u{7}";
     let foreign = || Some(FOREIGN.to_owned());
