@@ -5,6 +5,7 @@ mod deadline;
 mod disks;
 mod draining;
 mod failures;
+mod image_refresh;
 mod kubevirt;
 mod leaders;
 mod limits;
