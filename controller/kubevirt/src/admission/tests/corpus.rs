@@ -449,11 +449,13 @@ fn machines_with_preserved_storage_are_not_recreated_for_their_images() {
         with(pool, "/spec/scaleInStrategy", strategy)
     };
     let recreates = |pool: Value| with(pool, "/spec/imageRefresh", json!("Recreate"));
-    assert_eq!(refused(&create(&recreates(preserved("proactive", "Offline")))), [Rule::ImageRefresh]);
-    assert_eq!(refused(&create(&recreates(preserved("proactive", "Disabled")))), []);
+    let is_refused = |verdict: &AdmissionVerdict| refused(verdict).contains(&Rule::ImageRefresh);
+    assert!(is_refused(&create(&recreates(preserved("proactive", "Offline")))));
+    assert!(!is_refused(&create(&recreates(preserved("proactive", "Disabled")))));
     let kept = recreates(preserved("opportunistic", "Offline"));
-    assert_eq!(refused(&judge(Some(&preserved("opportunistic", "Offline")), &kept)), [Rule::ImageRefresh]);
-    assert_eq!(refused(&judge(Some(&kept), &with(kept.clone(), "/spec/replicas", json!(7)))), []);
+    assert!(is_refused(&judge(Some(&preserved("opportunistic", "Offline")), &kept)));
+    let later = with(kept.clone(), "/spec/replicas", json!(7));
+    assert!(!is_refused(&judge(Some(&kept), &later)), "an existing pool can change");
 }
 
 #[test]
