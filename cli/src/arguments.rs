@@ -60,6 +60,8 @@ pub(crate) enum Command {
     Rollback(RollbackArguments),
     /// Restart machines, as many at a time as the disruption budget allows
     Restart(RestartArguments),
+    /// Request that other machines replace machines, after their hooks, within the disruption budget
+    Drain(DrainArguments),
     /// Protect machines from scale-downs, autohealing and restarts for a duration
     Protect(ProtectArguments),
     /// End the protection of machines that are not claimed
@@ -326,6 +328,26 @@ pub(crate) struct RestartArguments {
     /// How long to wait for all machines, in seconds
     #[arg(long, default_value_t = 3600, value_name = "SECONDS")]
     pub(crate) timeout: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DrainArguments {
+    /// Name of the pool, or TYPE/NAME
+    #[arg(add = ArgValueCandidates::new(complete_pool_names))]
+    pub(crate) pool: String,
+    /// Names of the machines
+    #[arg(value_name = "MACHINE", conflicts_with = "all", add = ArgValueCandidates::new(complete_machine_names))]
+    pub(crate) machines: Vec<String>,
+    /// All machines of the pool
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Withdraw the request. Machines that are deleted or that a hook has released are replaced nevertheless
+    #[arg(long)]
+    pub(crate) cancel: bool,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
+    #[command(flatten)]
+    pub(crate) format: ObjectOutputArguments,
 }
 
 #[derive(Debug, Args)]

@@ -79,6 +79,11 @@ pub mod annotations {
     /// On pools of all platforms: for how long a machine may drain, as JSON, for example `{"timeout":
     /// "10m"}`.
     pub const DRAIN: &str = "vmpool.dev/drain";
+    /// On machines of all platforms: when a user requested that another machine replaces this one, RFC 3339. On
+    /// pools: when the controller replaces machines, as JSON, for example `{"maxLifetime": "168h"}`.
+    pub const RECYCLE: &str = "vmpool.dev/recycle";
+    /// On machines of all platforms: how often the machine was claimed. Only the aggregated API writes it.
+    pub const CLAIMS: &str = "vmpool.dev/claims";
     /// On pools of all platforms: the longest time for which a machine can be protected, for example `24h`.
     pub const MAX_PROTECTION: &str = "vmpool.dev/max-protection";
     /// On pools of all platforms: how many machines may exist that have not been ready yet, for example `5`

@@ -82,6 +82,7 @@ impl Rules for DvpRules {
                 "spec.maxProvisioning",
                 "spec.drain",
                 "spec.imageRefresh",
+                "spec.recycle",
                 "status.replicas",
             ],
             pool_path: POOL_PATH,

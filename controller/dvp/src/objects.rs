@@ -93,6 +93,7 @@ pub(super) struct DvpPoolSpec {
     pub(super) max_provisioning: Value,
     pub(super) drain: Value,
     pub(super) image_refresh: Value,
+    pub(super) recycle: Value,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

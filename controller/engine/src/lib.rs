@@ -24,7 +24,8 @@
 //! | Why was this machine removed, or why does the surplus stay? | [`scale_down`] |
 //! | Why was this machine created, and why does it have this name? | [`scale_up`] |
 //! | Why was this machine updated or restarted, or why was it not? | `rollout` |
-//! | Why was this machine replaced? | `healing` |
+//! | Why was this machine replaced because it does not start? | `healing` |
+//! | Why was this machine replaced although it served well? | [`recycling`] |
 //! | Why does this machine have this disk, and why was a disk deleted? | `disks` |
 //! | Which revision does the template have, and which revisions are stored? | [`revisions`] |
 //! | Which machines belong to this pool? | [`membership`] |
@@ -48,8 +49,8 @@
 //! 2. facts, stored records and limits: [`activity`], [`revisions`], [`condition`], [`scale_up::names`],
 //!    [`scale_up::provisioning_limit`], [`scale_up::class_slots`], [`scale_down::removal`], [`failure`],
 //!    [`backoff`], [`limits`], [`membership::losses`], [`selector`], [`copied_pool`], [`protection`], [`progress`],
-//!    `draining` without its planner, [`image_refresh`] without `outdated`, [`admission`] (which no other part
-//!    uses);
+//!    `draining` and `recycling` without their planners, [`image_refresh`] without `outdated`, [`admission`]
+//!    (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts; `scale_down::policy`, which compares machines and which
 //!    pools contain;
 //! 4. [`ledger`], `plan::action`, `plan::blocker`, and what the memory keeps for one folder:
@@ -102,6 +103,7 @@ pub mod model;
 pub mod plan;
 pub mod progress;
 pub mod protection;
+pub mod recycling;
 pub mod revisions;
 mod rollout;
 pub mod scale_down;

@@ -81,6 +81,7 @@ impl Rules for KubevirtRules {
                 "spec.maxProvisioning",
                 "spec.drain",
                 "spec.imageRefresh",
+                "spec.recycle",
                 "spec.revisionHistoryLimit",
                 "spec.scaleInStrategy",
                 "spec.updateStrategy",

@@ -36,7 +36,12 @@ impl Wording for KubeVirtWording {
             DeleteReason::Surplus { rule: SurplusRule::NeverReady } => {
                 ", because machines that have not been ready leave first"
             }
-            DeleteReason::Recycled => ", whose hooks released it; another machine takes its place",
+            DeleteReason::Recycled { cause } => {
+                let (uid, why) = (&machine.uid, cause.clause());
+                return format!(
+                    "Deleted VM {namespace}/{machine} with uid {uid}, {why}; another machine takes its place"
+                );
+            }
             DeleteReason::StorageChanged { preserved: true } => {
                 ", because dataVolumeTemplates changed; the pool creates it again with the preserved DataVolumes"
             }

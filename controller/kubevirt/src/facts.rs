@@ -14,6 +14,7 @@ use vmpool_engine::model::{
 };
 use vmpool_engine::progress::read_progress_deadline;
 use vmpool_engine::protection;
+use vmpool_engine::recycling::read_recycle;
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::scale_up::provisioning_limit::read_max_provisioning;
 use vmpool_engine::{ParsedPool, Pool, PoolSpec};
@@ -54,6 +55,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
     let drain_timeout = draining::read_drain(&settings.drain, annotations_of_pool, &mut invalid_settings);
     let image_refresh =
         read_image_refresh(&settings.image_refresh, annotations_of_pool, &mut invalid_settings);
+    let recycle = read_recycle(&settings.recycle, annotations_of_pool, &mut invalid_settings);
     let history = read_history_limit(&settings.history_limit, annotations_of_pool, &mut invalid_settings);
     let policy =
         object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::INSTANCETYPE_POLICY));
@@ -81,6 +83,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         max_provisioning: _,
         drain: _,
         image_refresh: _,
+        recycle: _,
         history_limit: _,
         scale_in,
         update,
@@ -121,6 +124,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         storage_classes,
         drain_timeout,
         image_refresh,
+        recycle,
         naming: Naming::Ordinal,
         rollout: RolloutPolicy { history, ..rollout_policy(update, max_unavailable) },
         storage_templates: data_volume_templates,

@@ -58,7 +58,10 @@ impl AutoscaledPoolFacts {
             is_explicit: pool.scale_down_policy == ScaleDownPolicy::Explicit,
             waiting: waiting.count(&answered),
             next_change: ends.into_iter().chain(unprotected).min(),
-            machines: machines.iter().map(|machine| read_pool_machine(machine, &targets, now)).collect(),
+            machines: machines
+                .iter()
+                .map(|machine| read_pool_machine(machine, pool.may_claim(machine, now), &targets, now))
+                .collect(),
         }
     }
 
@@ -98,13 +101,18 @@ fn end_of_protection(machine: &Machine, now: Timestamp) -> Option<Timestamp> {
     protection.and_then(Protection::end).map(|end| time_after(end, CLOCK_SKEW))
 }
 
-fn read_pool_machine(machine: &Machine, targets: &BTreeSet<&Uid>, now: Timestamp) -> PoolMachine {
+fn read_pool_machine(
+    machine: &Machine,
+    is_free: bool,
+    targets: &BTreeSet<&Uid>,
+    now: Timestamp,
+) -> PoolMachine {
     let is_target = targets.contains(&machine.id.uid);
     let is_starting = !machine.been_ready && machine.activity == MachineActivity::NotRunning;
     let state = match machine {
         _ if machine.is_protected(now) => PoolMachineState::Busy,
         _ if is_target => PoolMachineState::Other,
-        _ if machine.is_claimable(now) => PoolMachineState::Free,
+        _ if is_free => PoolMachineState::Free,
         _ if is_starting => PoolMachineState::Provisioning,
         _ => PoolMachineState::Other,
     };

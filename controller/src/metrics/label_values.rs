@@ -300,7 +300,8 @@ words!(
         RestartPending => "restart_pending",
         /// Machines that have a deletion timestamp.
         Terminating => "terminating",
-        /// Machines that can be claimed now: ready, not protected, and not being removed or restarted.
+        /// Machines that can be claimed now: ready, not protected, not being removed or restarted, not draining, and
+        /// not claimed `recycle.maxClaims` times.
         Free => "free",
         /// Protected machines that were claimed through the aggregated API.
         Claimed => "claimed",
@@ -320,8 +321,14 @@ words!(
         StorageChanged => "storage_changed",
         /// It did not start.
         Unhealthy => "unhealthy",
+        /// Its annotation requested its replacement.
+        RecycledByRequest => "recycled_by_request",
+        /// It reached `recycle.maxLifetime`, and another machine takes its place.
+        RecycledByLifetime => "recycled_by_lifetime",
+        /// It was claimed `recycle.maxClaims` times, and another machine takes its place.
+        RecycledByClaims => "recycled_by_claims",
         /// Its hooks released it, and another machine takes its place.
-        Recycled => "recycled",
+        RecycledByHooks => "recycled_by_hooks",
     }
 );
 

@@ -3,6 +3,7 @@
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use vmpool_engine::plan::DeleteReason;
+use vmpool_engine::recycling::RecycleCause;
 use vmpool_runtime::metric_table;
 use vmpool_runtime::metrics::family_with_series;
 
@@ -29,7 +30,12 @@ impl RemovalMetrics {
         let reason = match reason {
             DeleteReason::Surplus { .. } => Deletion::Surplus,
             DeleteReason::Targeted { .. } => Deletion::Targeted,
-            DeleteReason::Recycled => Deletion::Recycled,
+            DeleteReason::Recycled { cause } => match cause {
+                RecycleCause::Requested => Deletion::RecycledByRequest,
+                RecycleCause::Lifetime => Deletion::RecycledByLifetime,
+                RecycleCause::Claims => Deletion::RecycledByClaims,
+                RecycleCause::Released => Deletion::RecycledByHooks,
+            },
             DeleteReason::StorageChanged { .. } => Deletion::StorageChanged,
             DeleteReason::Unhealthy => Deletion::Unhealthy,
         };

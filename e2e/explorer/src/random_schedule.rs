@@ -11,6 +11,7 @@ use crate::operation::{RemovalOperation, ScheduleOperation};
 use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
+use crate::operation_recycling::RecyclingOperation;
 use crate::operation_tenant::{Forgery, TenantOperation};
 use crate::schedule::Schedule;
 use crate::webhook::WebhookState;
@@ -79,6 +80,11 @@ const FROM_CLAIM: u64 = 300;
 
 /// Of 1000 schedules, this many have a pool with a limit on provisioning.
 const WITH_PROVISIONING_LIMIT: u64 = 300;
+
+/// Of 1000 schedules, this many recycle machines.
+const WITH_RECYCLING: u64 = 250;
+/// Length of the pause in milliseconds after which machines are too old.
+const LIFETIME: u64 = 601_000;
 
 /// Of 1000 schedules, this many have a tenant of another namespace that forges references to the pool.
 const WITH_TENANT: u64 = 250;
@@ -152,6 +158,7 @@ impl Schedule {
         if options.instancetypes == Some(TypeSource::Claim) {
             with_claim(seed, &mut steps);
         }
+        with_recycling(seed, &mut steps);
         with_slow_admission(seed, &mut steps);
         Self { options, steps, ..Self::default() }
     }
@@ -205,6 +212,32 @@ fn with_other_namespace(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     for _ in 0..random.number(3..=9) {
         let at = place(&random, 1, steps);
         steps.insert(at, (pause(&random), ScheduleOperation::Image(other_namespace_op(&random))));
+    }
+}
+
+/// Adds steps in which users request the replacement of machines, and limit their age and their claims.
+/// Decided apart from the other decisions, so that the other steps stay the same.
+fn with_recycling(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
+    let random = SeededRandom::new(seed ^ 0x2ec7);
+    if !random.per_mille(WITH_RECYCLING) {
+        return;
+    }
+    for _ in 0..random.number(2..=8) {
+        let at = place(&random, 1, steps);
+        let operation = recycling_op(&random);
+        let ages = operation == RecyclingOperation::LimitLifetime && random.per_mille(500);
+        let pause = if ages { LIFETIME } else { pause(&random) };
+        steps.insert(at, (pause, ScheduleOperation::Recycling(operation)));
+    }
+}
+
+fn recycling_op(random: &SeededRandom) -> RecyclingOperation {
+    match random.number(0..=15) {
+        0..=7 => RecyclingOperation::Request(which(random)),
+        8..=9 => RecyclingOperation::Withdraw(which(random)),
+        10..=11 => RecyclingOperation::LimitLifetime,
+        12..=14 => RecyclingOperation::LimitClaims(if random.per_mille(500) { 1 } else { 2 }),
+        _ => RecyclingOperation::RemoveLimits,
     }
 }
 

@@ -2,13 +2,13 @@
 //!
 //! | invariant | check | needs |
 //! | --- | --- | --- |
-//! | I1 no machine is removed unless it is a target or surplus | [`removal`] | history |
+//! | I1 no machine is removed unless it is a target or surplus, or is replaced | [`removal`] | history |
 //! | I2 machines never exceed what any reader could still see as desired | [`machine_count`] | history |
 //! | I3 a disk is mounted by one machine at a time | the simulator records it; `World::check`  reads it | |
 //! | I3 no two machines refer to one disk for long | [`shared_disks`] | state |
 //! | I4 foreign objects are left alone, referenced disks are not deleted | [`foreign_objects`] | history, audit log |
 //! | I4 preserved storage of KubeVirt machines outlives them | [`preserved_storage`] | history |
-//! | I5 an Explicit pool loses only targets of a targeted removal | [`removal`] | history |
+//! | I5 an Explicit pool loses only targets of a targeted removal, and replaced machines | [`removal`] | history |
 //! | I6 a targeted removal takes effect exactly once, and affects no other machine | [`targeted_removal`], [`machine_count`], [`removal`] | history |
 //! | I7 the controller never writes `spec.replicas` | [`replica_writes`] | history, audit log |
 //! | I8 in a settled world the status is correct, and there are no writes | [`settled`] | state, audit log |
@@ -19,6 +19,8 @@
 //! | I14 objects of other namespaces have no effect, and are left alone | all of the above, [`other_namespaces`] | history, audit log |
 //! | I15 the objects that a pool creates and does not keep are bounded | [`unowned_objects`] | history, audit log |
 //! | I16 a machine is created only while fewer machines provision than the limit allows | [`provisioning`] | history |
+//! | I19 a machine with hooks is not removed or restarted before they are released | [`draining`] | history |
+//! | I21 replacements make no more machines unavailable than the budget allows | [`replacement_budget`] | history |
 
 pub mod disk_collection;
 pub mod draining;
@@ -35,13 +37,16 @@ pub mod protection;
 pub mod provisioning;
 pub mod recorder;
 pub mod removal;
+pub mod replacement_budget;
 pub mod replica_writes;
 pub mod settled;
 pub mod shared_disks;
 pub mod targeted_removal;
 pub mod unowned_objects;
 
+mod disruption_budget;
 mod provisioning_limit;
+mod recycle_limits;
 mod removal_record;
 mod replacement;
 mod timeline;
@@ -71,6 +76,7 @@ pub fn check_history(
     found.extend(draining::check_draining(history, actions));
     found.extend(machine_count::check_machine_count(history, actions));
     found.extend(provisioning::check_provisioning(history, actions));
+    found.extend(replacement_budget::check_replacement_budget(history, actions));
     found.extend(targeted_removal::check_targeted_removals(history, actions));
     found.extend(foreign_objects::check_foreign_objects(history, actions, audit, controller_user));
     found.extend(replica_writes::check_replica_writes(history, audit, controller_user));

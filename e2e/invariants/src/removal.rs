@@ -27,13 +27,14 @@ pub fn check_machine_removals(history: &RecordedHistory, actions: &UserActions) 
         if former.is_terminating() || pool.is_empty() || actions.is_removed_by_user(former.uid()) {
             return;
         }
-        let states = timeline.readable_states(pool, accepted_at(change.at, change.object.text("/metadata/deletionTimestamp")));
+        let at = accepted_at(change.at, change.object.text("/metadata/deletionTimestamp"));
+        let states = timeline.readable_states(pool, at);
         // The garbage collector deletes the machines of a terminating pool. A pool that was never recorded is
         // not checked.
         if states.is_empty() || states.iter().any(|state| state.terminating) {
             return;
         }
-        if replacements.allows(former, &states) {
+        if replacements.allows(former, &states, change.at + actions.clocks_ahead) {
             return;
         }
         if states.iter().all(|state| state.paused) {

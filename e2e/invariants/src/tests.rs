@@ -237,6 +237,94 @@ fn a_removal_that_was_answered_with_a_success(#[case] history: TestHistory, #[ca
     assert_eq!(history.found(&actions, &[]), expected);
 }
 
+#[rstest]
+#[case::requested(json!({ "vmpool.dev/recycle": "2026-01-01T00:00:00Z" }), &[])]
+#[case::not_requested(json!({}), &["I5"])]
+fn an_explicit_pool_may_lose_a_machine_whose_replacement_was_requested(
+    #[case] annotations: Value,
+    #[case] found: &[&str],
+) {
+    let mut object = machine("b");
+    object["metadata"]["annotations"] = annotations;
+    let history = two_of(2, "Explicit").write(TestedKind::Machine, object, false).terminating("b");
+    assert_eq!(history.found(&UserActions::default(), &[]), found);
+}
+
+/// A machine that was created at the start, and claimed this number of times.
+fn claimed(name: &str, claims: u64) -> Value {
+    let mut object = machine(name);
+    object["metadata"]["creationTimestamp"] = json!(Timestamp::UNIX_EPOCH.to_string());
+    object["metadata"]["annotations"] = json!({ "vmpool.dev/claims": claims.to_string() });
+    object
+}
+
+#[rstest]
+#[case::too_old(json!({ "maxLifetime": "20m" }), 18 * 60, &[])]
+#[case::not_old_enough(json!({ "maxLifetime": "20m" }), 17 * 60, &["I1"])]
+#[case::without_jitter(json!({ "maxLifetime": "20m", "jitter": 0 }), 18 * 60, &["I1"])]
+#[case::claimed_often_enough(json!({ "maxClaims": 2 }), 60, &[])]
+#[case::claimed_less_often(json!({ "maxClaims": 3 }), 60, &["I1"])]
+fn a_pool_may_recycle_a_machine_that_reached_a_limit(
+    #[case] limits: Value,
+    #[case] seconds: i64,
+    #[case] found: &[&str],
+) {
+    let pool = json!({
+        "metadata": { "name": "pool", "annotations": { "vmpool.dev/recycle": limits.to_string() } },
+        "spec": { "replicas": 2, "scaleDownPolicy": "NewestFirst" } });
+    let history = TestHistory::new().write(TestedKind::Pool, pool, false).machine("a");
+    let history = history.write(TestedKind::Machine, claimed("b", 2), false).later(seconds);
+    assert_eq!(history.terminating("b").found(&UserActions::default(), &[]), found);
+}
+
+/// A running machine whose replacement was requested.
+fn requested(name: &str) -> Value {
+    let mut object = machine(name);
+    object["metadata"]["annotations"] = json!({ "vmpool.dev/recycle": "2026-01-01T00:00:00Z" });
+    object["status"] = json!({ "phase": "Running" });
+    object
+}
+
+/// Three running machines whose replacement was requested, with a budget of one machine.
+fn requested_three() -> TestHistory {
+    let running = |history: TestHistory, name| history.write(TestedKind::Machine, requested(name), false);
+    ["a", "b", "c"].into_iter().fold(TestHistory::new().pool(3, "NewestFirst"), running)
+}
+
+#[test]
+fn two_replacements_at_the_same_time_with_a_budget_of_one_machine_violate_i21() {
+    let history = requested_three().terminating("a").terminating("b");
+    assert_eq!(history.found(&UserActions::default(), &[]), ["I21"]);
+}
+
+#[test]
+fn a_replacement_follows_when_another_machine_runs_in_the_place_of_the_last_one() {
+    let history = requested_three().terminating("a").removed("a");
+    let history = history.write(TestedKind::Machine, requested("d"), false).terminating("b");
+    assert_eq!(history.found(&UserActions::default(), &[]), Vec::<&str>::new());
+}
+
+#[rstest]
+#[case::a_larger_budget(json!({ "maxUnavailable": 2 }), &[])]
+#[case::a_share(json!({ "maxUnavailable": "50%" }), &["I21"])]
+fn the_budget_is_that_of_the_pool(#[case] rollout: Value, #[case] found: &[&str]) {
+    let pool = json!({
+        "metadata": { "name": "pool" },
+        "spec": { "replicas": 3, "scaleDownPolicy": "NewestFirst", "rollout": rollout } });
+    let history = requested_three().write(TestedKind::Pool, pool, false).later(10);
+    assert_eq!(history.terminating("a").terminating("b").found(&UserActions::default(), &[]), found);
+}
+
+/// It is not the replacement that makes it unavailable.
+#[test]
+fn the_replacement_of_an_unavailable_machine_uses_no_budget() {
+    let mut broken = requested("b");
+    broken["status"]["phase"] = json!("Pending");
+    let history = requested_three().write(TestedKind::Machine, broken, false);
+    let history = history.terminating("b").terminating("a");
+    assert_eq!(history.found(&UserActions::default(), &[]), Vec::<&str>::new());
+}
+
 #[test]
 fn a_refused_request_does_not_allow_a_removal() {
     let mut actions = UserActions::default();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::disruption_budget::disruption_budget;
 use super::provisioning_limit::provisioning_limit;
 use super::removal_record::ParsedRemovalRecord;
 use crate::object::{JsonObject, TestedKind};
@@ -51,6 +52,8 @@ pub(super) struct DesiredState {
     pub(super) healing: Option<u64>,
     /// How many machines may provision at the same time; `None` without a limit.
     pub(super) provisioning_limit: Option<usize>,
+    /// How many machines may be unavailable at the same time.
+    pub(super) budget: usize,
     /// Whether the pool is terminating or deleted.
     pub(super) terminating: bool,
 }
@@ -101,6 +104,7 @@ impl Timeline {
             paused: pool.is_kubevirt() && pool.at("/spec/paused") == true,
             healing: autohealing_threshold(pool),
             provisioning_limit: provisioning_limit(pool, desired.unwrap_or_default()),
+            budget: disruption_budget(pool, desired.unwrap_or_default()),
             terminating,
         };
         let states = self.pools.entry(pool.uid().to_owned()).or_default();

@@ -25,6 +25,7 @@ const OWN_SETTINGS: [&str; 7] = [
     "maxProtection",
     "maxProvisioning",
     "progressDeadlineSeconds",
+    "recycle",
     "revisionHistoryLimit",
 ];
 /// The fields that only vmpool has in `nameGeneration`.

@@ -22,6 +22,7 @@ mod policy;
 mod protected;
 mod provisioning;
 mod recipes;
+mod recycling;
 mod refused_creates;
 mod release;
 mod removal;

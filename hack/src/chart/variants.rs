@@ -290,6 +290,7 @@ impl Variant {
         add(self.gate && self.kubevirt, &["MutatingWebhookConfiguration"], "vmpool-webhook");
         add(self.gate && self.standalone && self.people, CLUSTER, "vmpool-cluster-instancetypes");
         let policy = &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
+        add(self.gate, policy, "vmpool-claim-counts");
         add(self.gate, policy, "vmpool-claims");
         add(self.gate, policy, "vmpool-drains");
         add(self.gate, policy, "vmpool-disk-sources");

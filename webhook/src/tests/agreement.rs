@@ -49,6 +49,7 @@ const EQUIVALENTS: &[(&str, &[Rule])] = &[
     ("maxUnavailable must be a number of machines from 1", &[Rule::MaxUnavailable]),
     ("maxProtection must be a duration from 1m to 720h", &[Rule::MaxProtection]),
     ("drain.timeout must be a duration from 0s to 24h", &[Rule::Drain]),
+    ("recycle.maxLifetime must be a duration of at least 10m", &[Rule::Recycle]),
     ("maxProvisioning must be a number of machines from 1", &[Rule::MaxProvisioning]),
     ("revision must be the name of a stored revision", &[Rule::RevisionName]),
     ("a disk without a data source needs a size", &[Rule::DiskSize]),

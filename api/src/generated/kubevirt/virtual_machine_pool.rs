@@ -59,6 +59,9 @@ pub struct VirtualMachinePoolSpec {
     /// After how many seconds without progress the pool is stalled. The condition Stalled is then True, with the cause. Progress is a machine that became ready, was updated, created or deleted. The default is 600. It overrides the annotation vmpool.dev/progress-deadline-seconds.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "progressDeadlineSeconds")]
     pub progress_deadline_seconds: Option<i32>,
+    /// When the controller replaces machines that serve well. It deletes such a machine within the disruption budget, oldest first, and creates another one; replicas stays. Protected machines wait, and machines with hooks drain first. It overrides the annotation vmpool.dev/recycle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recycle: Option<VirtualMachinePoolRecycle>,
     /// Desired number of machines. Users, autoscalers and targeted removals change it; the controller does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
@@ -127,6 +130,23 @@ pub struct VirtualMachinePoolNameGeneration {
     /// Whether the host name of each guest is the name of its machine. Names that are no DNS labels have no effect. Without it false. The annotation vmpool.dev/name-generation can replace it.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "setHostnameToVMName")]
     pub set_hostname_to_vm_name: Option<bool>,
+    /// Fields that this crate does not know. They are written as they were read.
+    #[serde(flatten)]
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
+}
+
+/// When the controller replaces machines that serve well. It deletes such a machine within the disruption budget, oldest first, and creates another one; replicas stays. Protected machines wait, and machines with hooks drain first. It overrides the annotation vmpool.dev/recycle.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolRecycle {
+    /// By how many percent maxLifetime is shortened at most, by a value that depends on the machine, and not below 10m. The default is 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<i32>,
+    /// The number of claims after which a machine is replaced. The claim that reaches it is the last one: the machine then serves until that claim ends. Without it, the number has no effect.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxClaims")]
+    pub max_claims: Option<i32>,
+    /// The age at which a machine is replaced, a duration of at least 10m. Without it, machines have no age.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxLifetime")]
+    pub max_lifetime: Option<String>,
     /// Fields that this crate does not know. They are written as they were read.
     #[serde(flatten)]
     pub unknown_fields: BTreeMap<String, serde_json::Value>,

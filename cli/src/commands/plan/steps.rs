@@ -147,7 +147,9 @@ fn delete_reason(preview: &Preview, reason: DeleteReason) -> String {
         DeleteReason::Surplus { rule: SurplusRule::Policy } => {
             format!("surplus, {}", preview.pool.scale_down_policy.description())
         }
-        DeleteReason::Recycled => "its hooks released it; another machine takes its place".to_owned(),
+        DeleteReason::Recycled { cause } => {
+            format!("{}; another machine takes its place", cause.clause())
+        }
         DeleteReason::Targeted { .. } => "the target of a targeted removal".to_owned(),
         DeleteReason::StorageChanged { preserved } => {
             let storage = if preserved { "with its preserved storage" } else { "with new storage" };

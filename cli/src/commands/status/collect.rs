@@ -16,7 +16,7 @@ use vmpool_platforms::{ClientPlatform, InstanceOf, Instances, MachineStorage, Vo
 
 use super::view::{
     ActivityStatus, DiskOverview, DrainStatus, MachineOverview, PoolOverview, ProtectionStatus,
-    PublishedCounters,
+    PublishedCounters, RecyclingStatus,
 };
 use super::volumes::list_volume_overviews;
 use crate::cluster::{ListScope, UserClusterClient, name_of};
@@ -211,6 +211,7 @@ fn machine_overview(pool: &Pool, machine: &Machine) -> MachineOverview {
         revision: machine.effective_revision().map(ToString::to_string),
         restart_pending: machine.restart_pending,
         drain: DrainStatus::of(machine),
+        recycling: RecyclingStatus::of(machine),
         created: Some(machine.created),
         problem: machine.problem.as_ref().map(ToString::to_string),
         ..MachineOverview::default()

@@ -8,7 +8,7 @@ use vmpool_engine::protection::timestamp_text;
 
 use super::view::{
     ActivityStatus, DiskOverview, DrainStatus, MachineOverview, PoolOverview, ProtectionStatus,
-    PublishedCounters,
+    PublishedCounters, RecyclingStatus,
 };
 use crate::age::format_age;
 use crate::observation::describe_earlier_phase;
@@ -228,6 +228,7 @@ fn machine_row(machine: &MachineOverview, now: Timestamp) -> Vec<Cell> {
     }
     notes.extend(machine.problem.clone());
     notes.extend(machine.drain.as_ref().map(describe_drain));
+    notes.extend(machine.recycling.as_ref().and_then(describe_request));
     notes.extend(machine.protection.as_ref().map(|protection| describe_protection(protection, now)));
     vec![
         machine.name.clone().into(),
@@ -250,6 +251,11 @@ fn describe_drain(drain: &DrainStatus) -> String {
         let _ = write!(text, ", until {}", timestamp_text(deadline));
     }
     text
+}
+
+/// The request to replace a machine in one sentence; `None` without one.
+fn describe_request(recycling: &RecyclingStatus) -> Option<String> {
+    recycling.requested.map(|at| format!("its replacement was requested at {}", timestamp_text(at)))
 }
 
 /// The protection of a machine in one sentence.

@@ -15,6 +15,7 @@ use vmpool_engine::progress::{
     PROGRESS_DEADLINE, PROGRESS_DEADLINE_FIELD, parse_progress_deadline, parse_progress_deadline_text,
 };
 use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
+use vmpool_engine::recycling::{RECYCLE, RECYCLE_FIELD, RecyclePolicy, parse_recycle};
 use vmpool_engine::scale_up::provisioning_limit::{
     MAX_PROVISIONING, MAX_PROVISIONING_FIELD, describe_share_error,
 };
@@ -232,8 +233,42 @@ const DRAINING: AnnotatedField = AnnotatedField {
 const NO_DRAIN: &str = "it is not an object with timeout, a duration from 0s to 24h";
 const DRAINS: &str = "use for example {\"timeout\": \"10m\"}, or remove it";
 
-const ANNOTATED_FIELDS: [AnnotatedField; 9] =
-    [MAX_UNAVAILABLE, PAUSED, REVISION, HISTORY, PROTECTION, PROVISIONING, DRAINING, DEADLINE, REFRESH];
+const RECYCLING: AnnotatedField = AnnotatedField {
+    path: &[RECYCLE_FIELD],
+    annotation: RECYCLE,
+    rule: Rule::Recycle,
+    annotation_rule: Rule::Recycle,
+    validate_field: |value| parse_recycle(value).is_err().then(|| InvalidValue::new(NO_RECYCLE, RECYCLES)),
+    parse_annotation: |text| {
+        let value: Option<Value> = serde_json::from_str(text).ok();
+        match value.and_then(|value| parse_recycle(&value).ok()) {
+            Some(policy) => Ok(recycle_value(policy)),
+            None => Err(InvalidValue::new(NO_RECYCLE, RECYCLES)),
+        }
+    },
+};
+const NO_RECYCLE: &str = "it is not an object with maxLifetime of at least 10m, maxClaims from 1, and jitter from \
+                          0 to 100";
+const RECYCLES: &str = "use for example {\"maxLifetime\": \"168h\", \"jitter\": 20}, or remove it";
+
+/// The value of a field with this policy, in one spelling of its lifetime.
+fn recycle_value(policy: RecyclePolicy) -> Value {
+    let lifetime = policy.max_lifetime.map(|lifetime| format!("{}s", lifetime.as_secs_f64()));
+    json!({ "maxLifetime": lifetime, "maxClaims": policy.max_claims, "jitter": policy.jitter })
+}
+
+const ANNOTATED_FIELDS: [AnnotatedField; 10] = [
+    MAX_UNAVAILABLE,
+    PAUSED,
+    REVISION,
+    HISTORY,
+    PROTECTION,
+    PROVISIONING,
+    DRAINING,
+    DEADLINE,
+    RECYCLING,
+    REFRESH,
+];
 
 /// The pinned revision.
 pub(super) fn pinned_revision(pool: ReviewedPool<'_>) -> Option<String> {

@@ -60,6 +60,7 @@ rules! {
     ProgressDeadline "W28" Invalid Rollout "progressDeadlineSeconds is a number of seconds from 1";
     MaxProvisioning "W26" Invalid Rollout "maxProvisioning is a number from 1, or a percentage from 1% to 100%";
     Drain "W27" Invalid Rollout "drain.timeout is a duration from 0s to 24h";
+    Recycle "W30" Invalid Rollout "recycle has maxLifetime from 10m, maxClaims from 1 and jitter from 0 to 100";
     ImageRefresh "W34" Invalid Rollout "imageRefresh is Off, Report or Recreate, and not Recreate if all disks are \
     retained";
     RolloutAnnotation "W18" Invalid Rollout "Annotations of the rollout have values that their fields could have";

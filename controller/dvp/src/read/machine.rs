@@ -12,6 +12,7 @@ use vmpool_engine::image_refresh::read_disk_sources;
 use vmpool_engine::limits;
 use vmpool_engine::model::{DetachedDisk, DiskRef, MachineActivity};
 use vmpool_engine::protection::Protection;
+use vmpool_engine::recycling::RecycleFacts;
 use vmpool_engine::revisions::RevisionId;
 use vmpool_platform::{intern_text, shared_owner_of};
 
@@ -54,6 +55,7 @@ pub(crate) fn read_machine(object: &DvpMachineObject) -> Machine {
         protection: Protection::read(metadata.annotations.as_ref()),
         draining: Draining::read(metadata.annotations.as_ref()),
         disk_sources: read_disk_sources(metadata.annotations.as_ref()).map(intern_text),
+        recycling: RecycleFacts::read(metadata.annotations.as_ref()),
         disks,
         ..Machine::blank(object_id(metadata))
     }

@@ -13,6 +13,7 @@ use vmpool_engine::limits;
 use vmpool_engine::model::{ObjectId, PoolDiskTemplate, PublishedStatus, ScaleDownPolicy};
 use vmpool_engine::progress::read_progress_deadline;
 use vmpool_engine::protection;
+use vmpool_engine::recycling::read_recycle;
 use vmpool_engine::revisions::{Fingerprint, RevisionId};
 use vmpool_engine::scale_down::removal::RemovalRecord;
 use vmpool_engine::scale_up::class_slots::list_distinct_classes;
@@ -93,6 +94,7 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         draining::read_drain(&spec.drain, object.metadata.annotations.as_ref(), &mut invalid_settings);
     let image_refresh =
         read_image_refresh(&spec.image_refresh, object.metadata.annotations.as_ref(), &mut invalid_settings);
+    let recycle = read_recycle(&spec.recycle, object.metadata.annotations.as_ref(), &mut invalid_settings);
     validation_errors.truncate(limits::VALIDATION_ERRORS);
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
     // They become a message of the status and can quote long values.
@@ -112,6 +114,7 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         storage_classes: read_storage_classes(spec),
         drain_timeout,
         image_refresh,
+        recycle,
         rollout,
         disks,
         name_block,

@@ -533,3 +533,18 @@ fn the_setting_of_image_refresh_is_read(
     let pool = pool(&spec, &annotations);
     assert_eq!((pool.image_refresh, pool.invalid_settings.len()), (expected, messages));
 }
+
+#[rstest]
+#[case::none(json!({}), json!({}), None, 0)]
+#[case::field(json!({ "recycle": { "maxClaims": 3 } }), json!({ "vmpool.dev/recycle": "{" }), Some(3), 0)]
+#[case::annotation(json!({}), json!({ "vmpool.dev/recycle": r#"{"maxClaims": 2}"# }), Some(2), 0)]
+#[case::unreadable(json!({ "recycle": "often" }), json!({}), None, 1)]
+fn the_setting_of_recycling_is_read(
+    #[case] spec: Value,
+    #[case] annotations: Value,
+    #[case] expected: Option<u32>,
+    #[case] messages: usize,
+) {
+    let pool = pool(&spec, &annotations);
+    assert_eq!((pool.recycle.max_claims, pool.invalid_settings.len()), (expected, messages));
+}

@@ -9,6 +9,7 @@ use crate::draining::{DrainMark, DrainReason, Draining};
 use crate::ids::{ObjectId, Uid};
 use crate::membership::owner::Owner;
 use crate::protection::Protection;
+use crate::recycling::RecycleFacts;
 use crate::revisions::{LiveParts, RevisionId};
 use crate::selector::LabelMap;
 
@@ -206,6 +207,8 @@ pub struct Machine {
     /// From which content its disks were created, as
     /// [`read_disk_sources`](crate::image_refresh::read_disk_sources) reads it. `None` if it is not recorded.
     pub disk_sources: Option<Arc<str>>,
+    /// What its annotations say about its replacement; `None` if they say nothing.
+    pub recycling: Option<Arc<RecycleFacts>>,
     /// What it refers to outside the pool, such as pinned copies.
     pub references: Arc<MachineReferences>,
     /// Names of its volumes, on a platform that creates storage from templates in the machine. Machines of
@@ -267,6 +270,7 @@ impl Machine {
             protection: None,
             draining: None,
             disk_sources: None,
+            recycling: None,
             references: MachineReferences::none(),
             volumes: Arc::default(),
         }
@@ -296,6 +300,11 @@ impl Machine {
             && !self.is_restarting()
             && self.drain_mark().is_none()
             && !self.stop_requested
+    }
+
+    /// How often it was claimed.
+    pub fn claims(&self) -> u32 {
+        self.recycling.as_ref().map_or(0, |known| known.claims)
     }
 
     /// The mark of its drain; `None` if it is not draining.

@@ -5,6 +5,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::activity::{ActivityEntry, Writers};
 use crate::condition::{ConditionReason, StatusCondition};
 use crate::draining;
@@ -16,6 +18,7 @@ use crate::model::exclusion::Exclusion;
 use crate::model::machine::{Machine, Selectable};
 use crate::progress;
 use crate::protection;
+use crate::recycling::RecyclePolicy;
 use crate::revisions::{Fingerprint, RevisionCopies, RevisionId, TemplateParts, UsedCopy};
 use crate::scale_down::policy::ScaleDownPolicy;
 use crate::scale_down::removal::{RemovalRecord, RemovedMachines};
@@ -394,6 +397,8 @@ pub struct PoolSpec {
     pub storage_classes: Arc<[Arc<str>]>,
     /// For how long a machine with hooks may drain; zero if machines do not drain.
     pub drain_timeout: Duration,
+    /// When the controller replaces machines.
+    pub recycle: RecyclePolicy,
     /// How the controller names machines.
     pub naming: Naming,
     /// How the controller applies the revision to existing machines.
@@ -454,6 +459,7 @@ impl PoolSpec {
             max_provisioning: None,
             storage_classes: Arc::default(),
             drain_timeout: draining::DEFAULT_TIMEOUT,
+            recycle: RecyclePolicy::default(),
             naming: Naming::Random,
             rollout: RolloutPolicy::default(),
             disks: Vec::new(),
@@ -495,6 +501,16 @@ impl PoolSpec {
                     machine.selectable.labels.as_ref().is_none_or(|labels| selector.matches(labels))
                 }
             }
+    }
+
+    /// Whether the machine was claimed less often than the pool allows.
+    pub(crate) fn has_claims_left(&self, machine: &Machine) -> bool {
+        self.recycle.max_claims.is_none_or(|most| machine.claims() < most)
+    }
+
+    /// Whether a claim may take the machine of the pool at this time, apart from targeted removals.
+    pub fn may_claim(&self, machine: &Machine, now: Timestamp) -> bool {
+        machine.is_claimable(now) && self.has_claims_left(machine)
     }
 
     /// Number of consecutive machines that other clients may take away, before the controller stops to create

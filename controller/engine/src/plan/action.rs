@@ -8,6 +8,7 @@ use crate::draining::{DrainMark, DrainReason};
 use crate::failure::FailureReason;
 use crate::ids::{ObjectId, Uid};
 use crate::model::{DiskAnnotations, DiskDraft, Draft};
+use crate::recycling::RecycleCause;
 use crate::revisions::RevisionId;
 use crate::scale_up::names::NameBlock;
 
@@ -258,7 +259,10 @@ pub enum DeleteReason {
     /// It does not start, so that it is created again.
     Unhealthy,
     /// It serves no longer, so that another machine is created in its place.
-    Recycled,
+    Recycled {
+        /// Why.
+        cause: RecycleCause,
+    },
 }
 
 /// The rule that chose a surplus machine, the first one that applies.
@@ -379,7 +383,7 @@ impl PoolAction {
             Self::Delete {
                 reason: DeleteReason::StorageChanged { .. }
                     | DeleteReason::Unhealthy
-                    | DeleteReason::Recycled,
+                    | DeleteReason::Recycled { .. },
                 ..
             }
         )

@@ -20,6 +20,8 @@ pub enum ProtectedStep {
     Replacement,
     /// Its update or restart in a rollout.
     Rollout,
+    /// Its replacement because it served long enough.
+    Recycling,
 }
 
 /// Which limit on provisioning delays creates.
@@ -163,7 +165,7 @@ impl fmt::Display for Blocker {
             Self::Protection { machine, step, until } => {
                 let what = match step {
                     ProtectedStep::ScaleDown => "deleted",
-                    ProtectedStep::Replacement => "replaced",
+                    ProtectedStep::Replacement | ProtectedStep::Recycling => "replaced",
                     ProtectedStep::Rollout => "restarted or updated",
                 };
                 write!(f, "machine {machine} is not {what} while it is protected")?;

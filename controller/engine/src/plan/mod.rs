@@ -13,12 +13,13 @@
 //! 7. `create`: missing machines.
 //! 8. `rollout`: machines without the current revision.
 //! 9. `restart`: instances without the revision of their machine.
-//! 10. `draining`: machines that finish the work of their guest first, and drains whose step does not follow.
-//! 11. `loss_limits`: how many creates remain while other clients take away what the pool creates.
-//! 12. `disk_collection`: free disks that are too old.
-//! 13. `expand`: disks that are smaller than their template requires.
-//! 14. `revisions`: revisions to store and to delete.
-//! 15. `record`: entries of the removal record that can be removed.
+//! 10. `recycling`: machines that served long enough, or that their hooks released.
+//! 11. `draining`: machines that finish the work of their guest first, and drains whose step does not follow.
+//! 12. `loss_limits`: how many creates remain while other clients take away what the pool creates.
+//! 13. `disk_collection`: free disks that are too old.
+//! 14. `expand`: disks that are smaller than their template requires.
+//! 15. `revisions`: revisions to store and to delete.
+//! 16. `record`: entries of the removal record that can be removed.
 
 pub(crate) mod action;
 pub(crate) mod blocker;
@@ -30,6 +31,7 @@ use crate::draining;
 use crate::healing::heal;
 use crate::membership::{self, finalizers, loss_limits};
 use crate::protection;
+use crate::recycling;
 use crate::revisions;
 use crate::rollout::{self, restart};
 use crate::scale_down::{record, remove};
@@ -80,6 +82,7 @@ pub fn plan_pass(observed: &ObservedPool<'_>) -> Plan {
     create::plan_creates(observed, &mut free_disks, repairs, &mut plan);
     rollout::plan_rollout(observed, &mut free_disks, &mut drains, &mut plan);
     restart::plan_restarts(observed, &mut drains, &mut plan);
+    recycling::plan_recycling(observed, &mut drains, &mut plan);
     draining::plan_drains(drains, &mut plan);
     loss_limits::keep_irreplaceable(observed, &mut plan);
     loss_limits::limit_disks(observed, &mut plan);

@@ -195,6 +195,13 @@ impl<'a> ObservedPool<'a> {
         Some(limit.of(self.pool.desired))
     }
 
+    /// Whether more machines stay than desired. The targets of accepted removals do not stay.
+    pub(crate) fn has_surplus(&self) -> bool {
+        let targets: BTreeSet<&Uid> = self.pool.record.accepted().map(|target| &target.uid).collect();
+        let stays = |machine: &&Arc<Machine>| !machine.terminating && !targets.contains(&machine.id.uid);
+        self.pool_machines().filter(stays).count() > self.pool.desired
+    }
+
     /// The machines of the pool: those whose controller owner reference names the pool, without those that
     /// the pool releases because their labels do not match its selector any more. A machine that is being
     /// deleted is not released.

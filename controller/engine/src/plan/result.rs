@@ -121,7 +121,8 @@ impl Plan {
         self.actions.retain(|action| {
             !(matches!(action, PoolAction::Create { .. } | PoolAction::Update { .. })
                 || action.is_recreation()
-                || action.begins_drain_for(DrainReason::Rollout))
+                || action.begins_drain_for(DrainReason::Rollout)
+                || action.begins_drain_for(DrainReason::Recycling))
                 && (keeps_copies || !matches!(action, PoolAction::StoreRevision { .. }))
         });
         self.keep_drains_with_steps();

@@ -17,6 +17,7 @@ use crate::model::{
     PoolDiskTemplate, ScaleDownPolicy, Uid,
 };
 use crate::protection::ProtectionEnd;
+use crate::recycling::RecyclePolicy;
 use crate::scale_up::names::NameBlock;
 
 /// The description of a broken invariant.
@@ -56,6 +57,8 @@ pub(super) struct PoolHistoryEntry {
     name_block: Option<NameBlock>,
     /// How many machines may provision at the same time; `None` without a limit.
     provisioning_limit: Option<usize>,
+    /// When the controller replaces machines.
+    recycle: RecyclePolicy,
 }
 
 impl PoolHistoryEntry {
@@ -65,7 +68,13 @@ impl PoolHistoryEntry {
             scale_down_policy: pool.scale_down_policy,
             name_block: pool.name_block,
             provisioning_limit: pool.max_provisioning.map(|limit| limit.of(pool.desired)),
+            recycle: pool.recycle,
         }
+    }
+
+    /// When the controller replaces machines.
+    pub(super) fn recycle(&self) -> RecyclePolicy {
+        self.recycle
     }
 
     /// How many machines may provision at the same time; `None` without a limit.

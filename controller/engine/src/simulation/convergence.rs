@@ -17,6 +17,10 @@ impl EngineSimulation {
     pub(super) fn settle(&mut self) -> Result<(), BrokenInvariant> {
         self.tell(format_args!("from here on nothing fails"));
         self.api.quota = None;
+        // Otherwise machines reach their age for ever.
+        if self.api.pool.recycle.max_lifetime.is_some() {
+            self.api.edit_pool(|pool| pool.recycle.max_lifetime = None);
+        }
         self.api.policy = ModelAdmissionPolicy::default();
         if self.api.retains_disks() {
             self.disk_step(DiskStep::Detach);
@@ -44,7 +48,7 @@ impl EngineSimulation {
             self.step(SimulationStep::WatchDisks(usize::MAX - self.api.disks.log.len()))?;
             let (plan, status) = self.controller.pass(&self.api);
             let desired = self.api.pool.desired;
-            self.tell(format_args!("pass for {desired}: {}", summarize_plan(&plan)));
+            self.tell(format_args!("pass for {desired}: {} DBG {:?} {:?} {:?} {}", summarize_plan(&plan), plan.wants, plan.blockers, plan.requeue_after, self.pending_write_count()));
             if plan == Plan::default() && self.pending_write_count() == 0 {
                 self.is_settled(&status)?;
                 return self.stays_settled();

@@ -5,8 +5,8 @@
 //! other clients of the same objects ([`world`], [`other_writers`]), admission policies
 //! ([`admission_policy`]), clients of targeted removals ([`removal_client`]), and the platform that mounts
 //! disks ([`platform`], [`disk_steps`]) or has instances, finalizers and preserved storage ([`instances`]).
-//! [`hooks`] has the owners of hooks, and checks that machines drain.
-//! [`provisioning`] checks the limit on machines that have not been ready yet.
+//! [`hooks`] has the owners of hooks, and checks that machines drain. [`recycling`] checks the replacement of
+//! machines, and [`provisioning`] the limit on machines that have not been ready yet.
 //! The model runs in one thread, in an order that a list of steps determines. It checks the invariants at
 //! every committed write ([`api::Api::create`] and similar functions, [`retained_disks`]). After every
 //! sequence of steps the state must converge.
@@ -26,6 +26,7 @@ mod instances;
 mod other_writers;
 mod platform;
 mod provisioning;
+mod recycling;
 mod removal_client;
 mod request;
 mod retained_disks;

@@ -156,8 +156,8 @@ pub(super) fn commit_request(
         PoolAction::Delete { machine, reason: reason @ DeleteReason::StorageChanged { .. } } => {
             api.recreate(machine, version, *reason)?.map(Committed::MachineDeleted)
         }
-        PoolAction::Delete { machine, reason: DeleteReason::Recycled } => {
-            api.replace(machine, version)?.map(Committed::MachineDeleted)
+        PoolAction::Delete { machine, reason: DeleteReason::Recycled { .. } } => {
+            api.replace(machine, version, basis)?.map(Committed::MachineDeleted)
         }
         PoolAction::Delete { machine, .. } => {
             api.delete(machine, version, basis, late)?.map(Committed::MachineDeleted)

@@ -46,6 +46,8 @@ pub(super) enum SimulationStep {
     TakeAll,
     /// A user limits provisioning to this number of machines; 0 for no limit.
     Limit(usize),
+    /// A step about the replacement of machines.
+    Recycle(usize),
     /// A step on retained disks.
     Disk(DiskStep),
 }
@@ -69,6 +71,16 @@ impl SimulationStep {
     pub(super) fn from_number_with_hooks(number: u32) -> Self {
         let (kind, argument) = (number % 134, usize::try_from(number / 134).expect("small"));
         match kind.checked_sub(120) {
+            Some(_) => Self::Hook(argument),
+            None => Self::of(kind, argument),
+        }
+    }
+
+    /// The same, with replacements of machines and owners of hooks.
+    pub(super) fn from_number_with_recycling(number: u32) -> Self {
+        let (kind, argument) = (number % 138, usize::try_from(number / 138).expect("small"));
+        match kind.checked_sub(120) {
+            Some(kind) if kind < 6 => Self::Recycle(argument),
             Some(_) => Self::Hook(argument),
             None => Self::of(kind, argument),
         }

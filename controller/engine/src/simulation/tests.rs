@@ -58,6 +58,18 @@ proptest! {
         run(naming, desired, 0, std::iter::once(SimulationStep::Limit(limit)).chain(steps)).map_err(TestCaseError::fail)?;
     }
 
+    /// I21, also in Explicit pools, and with owners of hooks.
+    #[test]
+    fn pools_whose_machines_are_recycled_keep_the_invariants_and_converge(
+        naming in prop::sample::select(&[Naming::Random, Naming::Ordinal][..]),
+        policy in 0usize..3,
+        desired in 0usize..9,
+        numbers in prop::collection::vec(any::<u32>(), 0..300),
+    ) {
+        let steps = numbers.into_iter().map(SimulationStep::from_number_with_recycling);
+        run(naming, desired, 0, std::iter::once(SimulationStep::Policy(policy)).chain(steps)).map_err(TestCaseError::fail)?;
+    }
+
     /// I19. Owners of hooks are slow, exit, set hooks again, and release with the ids of earlier drains.
     #[test]
     fn pools_with_hooks_keep_the_invariants_and_converge(

@@ -90,7 +90,7 @@ impl EngineSimulation {
         // it.
         self.api.now += self.tick;
         match step {
-            SimulationStep::Pass => self.pass(),
+            SimulationStep::Pass => self.pass()?,
             SimulationStep::Act(fate) => self.act(fate)?,
             SimulationStep::Hang => {
                 self.hangs = true;
@@ -154,7 +154,7 @@ impl EngineSimulation {
         Ok(())
     }
 
-    fn pass(&mut self) {
+    fn pass(&mut self) -> Result<(), BrokenInvariant> {
         if self.controller.pending.is_empty() {
             let (plan, _) = self.controller.pass(&self.api);
             let (pool, blockers) =
@@ -162,7 +162,9 @@ impl EngineSimulation {
             let what = format!("pass for {} under {:?}", pool.desired, pool.scale_down_policy);
             let what = format!("{what}: {}{}", summarize_plan(&plan), blockers.collect::<String>());
             self.tell(format_args!("{what}"));
+            self.replaces_within_budget(&plan)?;
         }
+        Ok(())
     }
 
     pub(super) fn act(&mut self, fate: RequestDelivery) -> Result<(), BrokenInvariant> {
@@ -305,6 +307,7 @@ impl EngineSimulation {
                 let until = seconds.map(|seconds| time_after(api.timestamp(), Duration::from_secs(seconds)));
                 api.protect(id, until.map(ProtectionEnd::At));
             }),
+            SimulationStep::Recycle(number) => self.recycle_step(number),
             SimulationStep::Hook(which) => {
                 let step = HookStep::from_number(which);
                 let what = format!("has a hook whose owner takes the step {step:?}");
@@ -359,7 +362,7 @@ impl EngineSimulation {
         }
     }
 
-    fn machine(&mut self, which: usize, what: &str, edit: impl FnOnce(&mut Api, &ObjectId)) {
+    pub(super) fn machine(&mut self, which: usize, what: &str, edit: impl FnOnce(&mut Api, &ObjectId)) {
         let live = self.api.pool_machines().filter(|machine| !machine.terminating);
         let ids: Vec<ObjectId> = live.map(|machine| machine.id.clone()).collect();
         if let Some(id) = pick_by_number(&ids, which) {

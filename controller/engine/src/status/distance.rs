@@ -112,10 +112,13 @@ impl StepWaits {
                 ProtectedStep::ScaleDown => self.deletes = true,
                 ProtectedStep::Replacement => self.replacements += 1,
                 ProtectedStep::Rollout => self.updates = true,
+                // The pool is as its spec says.
+                ProtectedStep::Recycling => {}
             },
             Blocker::Drain { reason, .. } => match reason {
                 DrainReason::ScaleDown | DrainReason::TargetedRemoval => self.deletes = true,
                 DrainReason::Rollout => self.updates = true,
+                DrainReason::Recycling => {}
             },
             // The platform or another client must do something, and may not.
             Blocker::TerminatingDisk { .. }

@@ -56,6 +56,7 @@ fn describe_protected_step(
                 pronoun_with_do(one)
             )
         }
+        ProtectedStep::Recycling => format!("the replacement waits for protected {machine} {which}"),
         ProtectedStep::Rollout => {
             format!(
                 "the rollout waits for {} ({which}), which {} protected",

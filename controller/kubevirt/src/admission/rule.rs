@@ -44,6 +44,7 @@ rules! {
     InstanceMetadata "K28" Invalid Template "The API server accepts the labels and annotations of VirtualMachineInstances";
     HistoryLimit "K29" Invalid Part "revisionHistoryLimit is a number from 0";
     Drain "K49" Invalid Part "drain.timeout is a duration from 0s to 24h";
+    Recycle "K52" Invalid Part "recycle has maxLifetime from 10m, maxClaims from 1 and jitter from 0 to 100";
     AnnotatedNames "K46" Invalid Part "The annotation for nameGeneration lists fields that vmpool adds to it";
     EmptiedPool "W17" Warning Update "replicas does not go to zero";
     LongName "K30" Warning Create "The name of a pool has at most 52 characters";

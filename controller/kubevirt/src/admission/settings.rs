@@ -12,6 +12,7 @@ use vmpool_engine::progress::{
     PROGRESS_DEADLINE, PROGRESS_DEADLINE_FIELD, parse_progress_deadline, parse_progress_deadline_text,
 };
 use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
+use vmpool_engine::recycling::{RECYCLE, RECYCLE_FIELD, parse_recycle};
 use vmpool_engine::scale_up::provisioning_limit::{
     MAX_PROVISIONING, MAX_PROVISIONING_FIELD, describe_share_error,
 };
@@ -36,6 +37,7 @@ const KNOWN: [&str; 16] = [
     "nameGeneration",
     "paused",
     PROGRESS_DEADLINE_FIELD,
+    RECYCLE_FIELD,
     "replicas",
     history_limit::FIELD,
     "scaleInStrategy",
@@ -211,6 +213,30 @@ pub(super) fn check_drain(
     let is_valid = parsed.is_some_and(|value: Value| parse_drain(&value).is_ok());
     let before = old.map(|old| old.annotation(DRAIN));
     check(format!("metadata.annotations[{DRAIN}]"), annotation, before, is_valid);
+}
+
+/// The field and the annotation for the replacement of machines, as far as they change.
+pub(super) fn check_recycle(
+    old: Option<KubeVirtPoolView<'_>>,
+    new: KubeVirtPoolView<'_>,
+    findings: &mut Findings,
+) {
+    let mut check = |path: String, value: &Value, before: Option<&Value>, is_valid: bool| {
+        if value.is_null() || before == Some(value) || is_valid {
+            return;
+        }
+        let reason = "it is not an object with maxLifetime of at least 10m, maxClaims from 1, and jitter from 0 to 100";
+        let way_out = "use for example {\"maxLifetime\": \"168h\", \"jitter\": 20}, or remove it";
+        findings.refuse(Rule::Recycle, path, value, reason, way_out);
+    };
+    let field = new.part(RECYCLE_FIELD);
+    let before = old.map(|old| old.part(RECYCLE_FIELD));
+    check(format!("spec.{RECYCLE_FIELD}"), field, before, parse_recycle(field).is_ok());
+    let annotation = new.annotation(RECYCLE);
+    let parsed = annotation.as_str().and_then(|text| serde_json::from_str(text).ok());
+    let is_valid = parsed.is_some_and(|value: Value| parse_recycle(&value).is_ok());
+    let before = old.map(|old| old.annotation(RECYCLE));
+    check(format!("metadata.annotations[{RECYCLE}]"), annotation, before, is_valid);
 }
 
 /// The field and the annotation that limit the number of stored revisions, as far as they change.

@@ -9,6 +9,7 @@ use vmpool_engine::draining::Draining;
 use vmpool_engine::image_refresh::read_disk_sources;
 use vmpool_engine::model::{MachineActivity, MachineReferences, Selectable, StartHealth};
 use vmpool_engine::protection::Protection;
+use vmpool_engine::recycling::RecycleFacts;
 use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::{Machine, limits};
 use vmpool_platform::intern::{InternTable, intern_text};
@@ -74,6 +75,7 @@ pub(crate) fn read_machine(object: &KubeVirtMachineObject) -> Machine {
         protection,
         draining: Draining::read(metadata.annotations.as_ref()),
         disk_sources: read_disk_sources(metadata.annotations.as_ref()).map(intern_text),
+        recycling: RecycleFacts::read(metadata.annotations.as_ref()),
         ..Machine::blank(id)
     }
 }

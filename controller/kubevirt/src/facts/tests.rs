@@ -508,3 +508,23 @@ fn the_setting_of_image_refresh_is_read(
     let pool = read_pool(&serde_json::from_value(object).unwrap());
     assert_eq!((pool.image_refresh, pool.invalid_settings.len()), (expected, messages));
 }
+
+#[rstest]
+#[case::none(Value::Null, None, None, 0)]
+#[case::field(json!({ "maxClaims": 3 }), Some("{"), Some(3), 0)]
+#[case::annotation(Value::Null, Some(r#"{"maxClaims": 2}"#), Some(2), 0)]
+#[case::unreadable(json!("often"), None, None, 1)]
+fn the_setting_of_recycling_is_read(
+    #[case] field: Value,
+    #[case] annotation: Option<&str>,
+    #[case] expected: Option<u32>,
+    #[case] messages: usize,
+) {
+    let mut object = fixtures::recorded_pool();
+    object["spec"]["recycle"] = field;
+    if let Some(text) = annotation {
+        object["metadata"]["annotations"]["vmpool.dev/recycle"] = json!(text);
+    }
+    let pool = read_pool(&serde_json::from_value(object).unwrap());
+    assert_eq!((pool.recycle.max_claims, pool.invalid_settings.len()), (expected, messages));
+}

@@ -8,6 +8,7 @@ use vmpool_engine::image_refresh::IMAGE_REFRESH_FIELD;
 use vmpool_engine::limits;
 use vmpool_engine::model::{DisruptionBudget, ObjectId, StorageTemplate};
 use vmpool_engine::progress::PROGRESS_DEADLINE_FIELD;
+use vmpool_engine::recycling::RECYCLE_FIELD;
 use vmpool_engine::scale_up::class_slots::list_distinct_classes;
 use vmpool_engine::scale_up::provisioning_limit::MAX_PROVISIONING_FIELD;
 use vmpool_instancetype::pins::policy;
@@ -62,6 +63,8 @@ pub struct PoolSettings {
     pub drain: Value,
     /// `spec.imageRefresh`, raw: it is read together with the annotation.
     pub image_refresh: Value,
+    /// `spec.recycle`, raw: it is read together with the annotation.
+    pub recycle: Value,
     /// `spec.revisionHistoryLimit`, raw: it is read together with the annotation.
     pub history_limit: Value,
     /// How surplus machines are removed.
@@ -145,6 +148,7 @@ fn read_settings_with_errors(
         max_provisioning: spec[MAX_PROVISIONING_FIELD].clone(),
         drain: spec["drain"].clone(),
         image_refresh: spec[IMAGE_REFRESH_FIELD].clone(),
+        recycle: spec[RECYCLE_FIELD].clone(),
         history_limit: spec[history_limit::FIELD].clone(),
         scale_in: strategy::read_scale_in_strategy(&spec["scaleInStrategy"], &mut messages),
         update: strategy::read_update_strategy(&spec["updateStrategy"], &mut messages),

@@ -42,7 +42,10 @@ pub trait Wording: Send + Sync + 'static {
             DeleteReason::Surplus { rule: SurplusRule::NeverReady } => {
                 ", because machines that have not been ready leave first"
             }
-            DeleteReason::Recycled => ", whose hooks released it; another machine takes its place",
+            DeleteReason::Recycled { cause } => {
+                let why = cause.clause();
+                return format!("deleted machine {machine}, {why}; another machine takes its place");
+            }
             DeleteReason::StorageChanged { preserved: false } => {
                 " with its storage, because the storage in the template changed"
             }

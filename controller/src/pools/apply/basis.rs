@@ -71,7 +71,7 @@ impl PlanBasis {
                         DeleteReason::Surplus { .. }
                         | DeleteReason::StorageChanged { .. }
                         | DeleteReason::Unhealthy
-                        | DeleteReason::Recycled
+                        | DeleteReason::Recycled { .. }
                         | DeleteReason::Targeted { forced: false },
                 } => {
                     machines.extend([&machine.uid]);

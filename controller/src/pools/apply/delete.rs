@@ -74,7 +74,7 @@ async fn delete_machine<P: Platform>(
         DeleteReason::StorageChanged { preserved: true }
         | DeleteReason::Surplus { .. }
         | DeleteReason::Targeted { .. }
-        | DeleteReason::Recycled => writer.delete(kind, path, machine, version).await,
+        | DeleteReason::Recycled { .. } => writer.delete(kind, path, machine, version).await,
     }
 }
 

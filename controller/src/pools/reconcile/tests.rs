@@ -17,6 +17,7 @@ mod problems;
 mod protection;
 mod provisioning;
 mod reads;
+mod recycling;
 mod revisions;
 mod rollouts;
 mod settings;

@@ -236,6 +236,18 @@ fn machines_from_an_earlier_image_are_counted() {
 }
 
 #[test]
+fn a_machine_shows_the_request_to_replace_it() {
+    let mut pool = status();
+    let requested = Some(Timestamp::from_second(8200).unwrap());
+    pool.machines[0].recycling = Some(RecyclingStatus { requested, claims: 2 });
+    pool.machines[1].recycling = Some(RecyclingStatus { requested: None, claims: 2 });
+    let text = plain_text(&pool, TextExtent::Screen);
+    let note = "its replacement was requested at";
+    assert_eq!(text.matches(note).count(), 1, "{text}");
+    assert!(text.contains(&format!("{note} 1970-01-01T02:16:40Z")), "{text}");
+}
+
+#[test]
 fn texts_of_other_programs_cannot_control_the_terminal() {
     const FOREIGN: &str = "\u{1b}[31mX\u{1b}]0;title\u{7}";
     let foreign = || Some(FOREIGN.to_owned());

@@ -272,6 +272,14 @@ pub(super) fn rule_examples() -> Vec<RuleExample> {
             with(pool(), "/metadata/annotations", json!({ "vmpool.dev/drain": r#"{"timeout": "25h"}"# })),
         ),
         create(
+            Rule::Recycle,
+            with(
+                pool(),
+                "/metadata/annotations",
+                json!({ "vmpool.dev/recycle": r#"{"maxLifetime": "1m"}"# }),
+            ),
+        ),
+        create(
             Rule::ImageRefresh,
             with(pool(), "/metadata/annotations", json!({ "vmpool.dev/image-refresh": "Always" })),
         ),

@@ -51,6 +51,7 @@ pub(super) enum Move {
     Return(usize),
     Protect(usize),
     Hook(usize, HookStep),
+    Recycle(usize),
     End,
     Time,
 }
@@ -103,6 +104,7 @@ impl ExploredState {
         match step {
             Move::Pass => {
                 let plan = self.pass();
+                self.world.replaces_within_budget(&plan)?;
                 // With finalizers, the controller must release the machines.
                 let deleting = self.world.api.pool.deleting && self.small.instances.is_none();
                 check_invariant(!deleting || plan == Plan::default(), || {
@@ -144,6 +146,7 @@ impl ExploredState {
             | Move::Return(_)
             | Move::Protect(_)
             | Move::Hook(..)
+            | Move::Recycle(_)
             | Move::End => {
                 self.edits = self.edits.map(|edits| edits - 1);
                 self.user(step);
@@ -239,6 +242,10 @@ impl ExploredState {
             Move::Hook(which, step) => {
                 let id = live_machines(&world.api)[which].clone();
                 world.api.hook_step(&id, step);
+            }
+            Move::Recycle(which) => {
+                let id = live_machines(&world.api)[which].clone();
+                world.api.request_replacement(&id);
             }
             Move::End => world.api.edit_pool(|pool| pool.deleting = true),
             _ => unreachable!("not of users"),
@@ -375,6 +382,9 @@ pub(super) fn possible_moves(state: &ExploredState) -> Vec<Move> {
     if users.hook {
         let steps = [HookStep::Set, HookStep::Release, HookStep::ReleaseEarlier];
         moves.extend((0..live).flat_map(|which| steps.map(|step| Move::Hook(which, step))));
+    }
+    if users.recycle {
+        moves.extend((0..live).map(Move::Recycle));
     }
     if users.end {
         moves.push(Move::End);

@@ -487,3 +487,17 @@ fn the_timeout_of_drains_is_checked_when_it_changes() {
     }
     assert_eq!(refused(&create(&field(json!({ "timeout": "0s" })))), []);
 }
+
+#[test]
+fn the_replacement_of_machines_is_checked_when_it_changes() {
+    let annotated = |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/recycle": text }));
+    let (good, bad) = (annotated(r#"{"maxLifetime": "168h"}"#), annotated("168h"));
+    assert_eq!(refused(&create(&good)), []);
+    assert_eq!(refused(&judge(Some(&good), &bad)), [Rule::Recycle], "without a change of the spec");
+    assert_eq!(refused(&judge(Some(&bad), &bad)), []);
+    let field = |value: Value| with(pool(), "/spec/recycle", value);
+    for bad in [json!({ "maxLifetime": "1m" }), json!("168h"), json!({ "maxClaims": 0 })] {
+        assert_eq!(refused(&create(&field(bad.clone()))), [Rule::Recycle], "{bad}");
+    }
+    assert_eq!(refused(&create(&field(json!({ "maxClaims": 1, "jitter": 0 })))), []);
+}

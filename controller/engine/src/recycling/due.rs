@@ -1,0 +1,29 @@
+//! Which machines are due: the pool replaces them as soon as it may.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::cause::RecycleCause;
+use crate::model::{Machine, Pool};
+
+/// Why the machine is due; `None` if it is not. What hooks released is no part of this answer.
+pub(crate) fn find_recycle_cause(pool: &Pool, machine: &Machine, now: Timestamp) -> Option<RecycleCause> {
+    let is_requested =
+        || machine.recycling.as_ref().and_then(|known| known.requested) > Some(machine.created);
+    if is_requested() {
+        Some(RecycleCause::Requested)
+    } else if !pool.has_claims_left(machine) {
+        Some(RecycleCause::Claims)
+    } else {
+        let left = find_remaining_lifetime(pool, machine, now)?;
+        left.is_zero().then_some(RecycleCause::Lifetime)
+    }
+}
+
+/// The time until the machine is too old; zero if it is. `None` if it never is.
+pub(super) fn find_remaining_lifetime(pool: &Pool, machine: &Machine, now: Timestamp) -> Option<Duration> {
+    let lifetime = pool.recycle.lifetime_of(&machine.id.uid)?;
+    let age = Duration::try_from(now.duration_since(machine.created)).unwrap_or_default();
+    Some(lifetime.saturating_sub(age))
+}
