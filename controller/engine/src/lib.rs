@@ -49,8 +49,8 @@
 //! 2. facts, stored records and limits: [`activity`], [`revisions`], [`condition`], [`scale_up::names`],
 //!    [`scale_up::provisioning_limit`], [`scale_up::class_slots`], [`scale_down::removal`], [`failure`],
 //!    [`backoff`], [`limits`], [`membership::losses`], [`selector`], [`copied_pool`], [`protection`], [`progress`],
-//!    `draining` and `recycling` without their planners, [`image_refresh`] without `outdated`, [`admission`]
-//!    (which no other part uses);
+//!    `draining` and `recycling` without their planners and `recycling::due`, [`image_refresh`] without
+//!    `outdated`, [`admission`] (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts; `scale_down::policy`, which compares machines and which
 //!    pools contain;
 //! 4. [`ledger`], `plan::action`, `plan::blocker`, and what the memory keeps for one folder:
@@ -58,7 +58,7 @@
 //! 5. [`memory`];
 //! 6. `plan::observed` and `plan::result`: the input and the output of planning;
 //! 7. shared parts of planners: `disks::allocation`, `rollout::progress`, `membership::adoption`,
-//!    `scale_down::reservations`, `scale_up::provisioning`, `protection::protected`, `image_refresh::outdated`
+//!    `scale_down::reservations`, `scale_up::provisioning`, `protection::protected`, `image_refresh::outdated`, `recycling::due`
 //!    and smaller ones;
 //! 8. the planners, which [`mod@plan`] lists. In `scale_up`, `create` imports `membership::loss_limits`, and
 //!    `membership::finalizers` imports the planner of `revisions`;

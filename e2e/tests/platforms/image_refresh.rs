@@ -7,7 +7,9 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind,
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_e2e::scenario::define_scenario;
-use vmpool_e2e::world::condition::{no_condition, pool_condition, ready_replicas, status_number};
+use vmpool_e2e::world::condition::{
+    has_machine, negate_condition, no_condition, pool_condition, ready_replicas, status_number,
+};
 use vmpool_e2e::world::{SETTLE, ScenarioWorld};
 use vmpool_engine::image_refresh::{DISK_SOURCES, IMAGE_REFRESH};
 use vmpool_installation::programs::ControllerOptions;
@@ -133,6 +135,36 @@ fn a_pool_reports_machines_from_an_earlier_image(#[case] platform: TestedPlatfor
             // Nothing is deleted, and a new machine is not outdated.
             pool.scale(3).await?;
             pool.until(ready_replicas(3).and(status_number("imageOutdatedReplicas", 2))).await?;
+            Ok::<_, anyhow::Error>(())
+        },
+    );
+}
+
+#[rstest]
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn a_pool_replaces_machines_from_an_earlier_image(#[case] platform: TestedPlatform) {
+    define_scenario("a pool replaces machines from an earlier image").on(platform).controllers(0).run(
+        async |world| {
+            let _shared = REPLICAS.read().await;
+            let mut options = ControllerOptions::new(world.namespace(), "refreshing");
+            options.extra.push(GATES.to_owned());
+            world.add_controller_with(options).await?;
+            create_image(world).await?;
+            let pool = world.pool("web").replicas(2).disk("root").with(&from_image(platform, "Recreate"));
+            let pool = pool.ready().await?;
+            let before = pool.machines().await?;
+            change_image(world).await?;
+            for machine in &before {
+                pool.until_within(negate_condition(has_machine(machine)), SETTLING * 3).await?;
+            }
+            pool.until(ready_replicas(2).and(no_condition("ImageOutdated"))).await?;
+            for machine in pool.machines().await? {
+                let is_old = |old: &vmpool_invariants::object::JsonObject| {
+                    old.annotation(DISK_SOURCES) == machine.annotation(DISK_SOURCES)
+                };
+                ensure!(!before.iter().any(is_old), "{machine:?}");
+            }
             Ok::<_, anyhow::Error>(())
         },
     );

@@ -24,7 +24,9 @@ pub use content::{
     DISK_SOURCES, DiskContent, DiskContents, LONGEST_RECORD, format_disk_sources, read_disk_sources,
 };
 pub use outdated::count_image_outdated;
-pub(crate) use outdated::{find_image_outdated, find_outdated_sources};
+pub(crate) use outdated::{
+    find_image_outdated, find_outdated_sources, is_outdated_by_image, may_become_outdated,
+};
 pub use setting::{
     IMAGE_REFRESH, IMAGE_REFRESH_FIELD, ImageRefresh, ImageRefreshError, parse_image_refresh,
     parse_image_refresh_text, read_image_refresh,

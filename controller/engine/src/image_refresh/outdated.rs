@@ -3,13 +3,24 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::clock::SETTLING_TIME;
 use super::content::{ContentComparison, DiskContent, DiskSourceRecord, format_disk_sources};
+use super::setting::ImageRefresh;
 use crate::model::Machine;
 use crate::plan::observed::ObservedPool;
 
 /// Whether a disk of the machine was created from other content than its source has led to for a minute.
-fn is_outdated_by_image(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
-    outdated_templates(observed, machine).next().is_some()
+pub(crate) fn is_outdated_by_image(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
+    !observed.pool.disk_contents.is_empty() && outdated_templates(observed, machine).next().is_some()
+}
+
+/// Whether a machine that drains because of its image may still have to be replaced: the source has other
+/// content, which counts in less than a minute, or this leader has not followed the sources for long enough to
+/// know. Otherwise a change of leaders would end the drain, and a minute later another one would begin.
+pub(crate) fn may_become_outdated(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
+    let knows_all = observed.memory.led_for(observed.uptime) >= SETTLING_TIME * 2;
+    observed.pool.image_refresh == ImageRefresh::Recreate
+        && (!knows_all || templates_with_other_content(observed, machine).next().is_some())
 }
 
 /// The live machines that are outdated by image.
@@ -41,16 +52,24 @@ pub(crate) fn find_outdated_sources(
     templates.filter_map(|template| Some(contents.get(template)?.source.clone())).collect()
 }
 
-/// The disk templates with other content than that of the machine.
+/// The disk templates whose source has led to other content than that of the machine for a minute.
 fn outdated_templates<'a>(
     observed: &'a ObservedPool<'_>,
     machine: &'a Machine,
 ) -> impl Iterator<Item = &'a str> {
     let (memory, uptime) = (observed.memory, observed.uptime);
+    templates_with_other_content(observed, machine)
+        .filter(move |template| memory.contents.is_settled(template, uptime))
+}
+
+/// The disk templates whose source leads to other content than that of the machine.
+fn templates_with_other_content<'a>(
+    observed: &'a ObservedPool<'_>,
+    machine: &'a Machine,
+) -> impl Iterator<Item = &'a str> {
     let record = machine.disk_sources.as_deref().map(DiskSourceRecord::parse).unwrap_or_default();
     let contents = observed.pool.disk_contents.iter();
     contents
-        .filter(move |(template, _)| memory.contents.is_settled(template, uptime))
         .filter(move |(template, content)| match record.compare(template, content) {
             Some(ContentComparison::Same | ContentComparison::OtherSource) => false,
             Some(ContentComparison::OtherContent) => true,

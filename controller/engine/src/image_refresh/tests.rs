@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -7,9 +8,14 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::condition::{ConditionType, StatusCondition};
-use crate::model::Machine;
+use crate::draining::{DrainHook, DrainMark, DrainReason, Draining};
+use crate::model::{DisruptionBudget, Machine};
+use crate::plan::DeleteReason;
+use crate::recycling::RecycleCause;
+use crate::scale_down::policy::ScaleDownPolicy;
 use crate::status::compute_status;
-use crate::testing::PoolWorld;
+use crate::testing::{PoolWorld, observation_time};
+use crate::{Plan, PoolAction};
 
 const SOURCE: &str = "DataSource/team/debian";
 
@@ -180,4 +186,74 @@ fn the_status_names_machines_and_sources() {
 fn nothing_is_deleted_for_a_report() {
     let world = world(content("u2", 0)).edit("web-a", record("DataSource/team/debian@u1"));
     assert_eq!(world.plan().actions, []);
+}
+
+/// Two machines whose image has other content since they were created, in a pool that replaces them.
+fn recreating() -> PoolWorld {
+    let old = "DataSource/team/debian@u1";
+    world(content("u2", 0))
+        .edit("web-a", record(old))
+        .edit("web-b", record(old))
+        .pool(|pool| pool.image_refresh = ImageRefresh::Recreate)
+}
+
+fn replaced(plan: &Plan) -> Vec<(&str, RecycleCause)> {
+    let replaced = plan.actions.iter().filter_map(|action| match action {
+        PoolAction::Delete { machine, reason: DeleteReason::Recycled { cause } } => {
+            Some((&*machine.name, *cause))
+        }
+        _ => None,
+    });
+    replaced.collect()
+}
+
+#[test]
+fn machines_from_an_earlier_image_are_replaced_the_oldest_first_within_the_budget() {
+    assert_eq!(replaced(&recreating().plan()), [("web-a", RecycleCause::Image)]);
+    let two = recreating().pool(|pool| pool.rollout.budget = DisruptionBudget::Machines(2));
+    assert_eq!(replaced(&two.plan()).len(), 2);
+}
+
+#[test]
+fn no_machine_is_replaced_in_a_surplus_or_in_a_paused_pool_or_before_the_content_counts() {
+    let surplus = recreating().pool(|pool| {
+        pool.desired = 1;
+        pool.scale_down_policy = ScaleDownPolicy::Explicit;
+    });
+    assert_eq!(surplus.plan().actions, []);
+    assert_eq!(recreating().pool(|pool| pool.paused = true).plan().actions, []);
+    let mut early = recreating();
+    early.uptime -= Duration::from_secs(1);
+    let plan = early.plan();
+    assert_eq!((plan.actions, plan.requeue_after), (Vec::new(), Some(Duration::from_secs(1))));
+}
+
+/// A machine with a hook that drains before its replacement.
+fn draining() -> Option<Arc<Draining>> {
+    let since = observation_time();
+    let deadline = since + Duration::from_mins(10);
+    let mark = DrainMark { id: "d1".to_owned(), reason: DrainReason::Recycling, since, deadline };
+    let hooks = vec![DrainHook { name: "job".into(), value: "".into() }];
+    Some(Arc::new(Draining { hooks, mark: Some(mark) }))
+}
+
+fn ends_drain(plan: &Plan) -> bool {
+    plan.actions.iter().any(|action| matches!(action, PoolAction::EndDrain { .. }))
+}
+
+#[test]
+fn a_drain_goes_on_until_the_leader_knows_that_the_image_is_the_same_again() {
+    let mut draining = recreating().edit("web-a", |machine| machine.draining = draining());
+    assert!(!ends_drain(&draining.plan()));
+    draining.uptime += SETTLING_TIME;
+    draining = draining.pool(|pool| pool.disk_contents = content("u1", 0));
+    draining.memory.observe(&draining.pool, draining.uptime);
+    assert!(ends_drain(&draining.plan()), "the image is as it was");
+    draining = draining.pool(|pool| pool.disk_contents = content("u3", 0));
+    draining.memory.observe(&draining.pool, draining.uptime);
+    assert!(!ends_drain(&draining.plan()), "it changes once more");
+    draining = draining.pool(|pool| pool.disk_contents = DiskContents::new());
+    draining.memory = crate::PassMemory::default();
+    draining.memory.observe(&draining.pool, draining.uptime);
+    assert!(!ends_drain(&draining.plan()), "a new leader has not followed the image yet");
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::admission_policy::{ModelAdmissionPolicy, TakenObjects};
+use super::images::ModelImages;
 use super::instances::ModelStorage;
 use super::retained_disks::RetainedDisks;
 use super::revisions::ModelRevisions;
@@ -59,6 +60,8 @@ pub(super) struct PoolHistoryEntry {
     provisioning_limit: Option<usize>,
     /// When the controller replaces machines.
     recycle: RecyclePolicy,
+    /// What a machine records of its disks, and whether the controller replaces machines with another record.
+    images: ModelImages,
 }
 
 impl PoolHistoryEntry {
@@ -69,12 +72,18 @@ impl PoolHistoryEntry {
             name_block: pool.name_block,
             provisioning_limit: pool.max_provisioning.map(|limit| limit.of(pool.desired)),
             recycle: pool.recycle,
+            images: ModelImages::of(pool),
         }
     }
 
     /// When the controller replaces machines.
     pub(super) fn recycle(&self) -> RecyclePolicy {
         self.recycle
+    }
+
+    /// The images of the pool.
+    pub(super) fn images(&self) -> &ModelImages {
+        &self.images
     }
 
     /// How many machines may provision at the same time; `None` without a limit.
@@ -279,6 +288,7 @@ impl Api {
             disks: disks.collect(),
             boot_disk: draft.disks.first().map(|disk| disk.name.clone()),
             devices_ready: true,
+            disk_sources: self.history[basis.pool].images.record.clone(),
             restarts_itself: !self.has_instances(),
             has_finalizer: self.has_instances(),
             ..Machine::blank(ObjectId::new(&draft.name, &uid))

@@ -9,6 +9,7 @@ use super::disk_steps::DiskStep;
 use super::step::SimulationStep;
 use super::world::{EngineSimulation, summarize_plan};
 use crate::condition::ConditionType;
+use crate::image_refresh::ImageRefresh;
 use crate::model::{MachineActivity, Naming, ObjectId};
 use crate::{ComputedStatus, Plan};
 
@@ -48,7 +49,14 @@ impl EngineSimulation {
             self.step(SimulationStep::WatchDisks(usize::MAX - self.api.disks.log.len()))?;
             let (plan, status) = self.controller.pass(&self.api);
             let desired = self.api.pool.desired;
-            self.tell(format_args!("pass for {desired}: {} DBG {:?} {:?} {:?} {}", summarize_plan(&plan), plan.wants, plan.blockers, plan.requeue_after, self.pending_write_count()));
+            self.tell(format_args!(
+                "pass for {desired}: {} DBG {:?} {:?} {:?} {}",
+                summarize_plan(&plan),
+                plan.wants,
+                plan.blockers,
+                plan.requeue_after,
+                self.pending_write_count()
+            ));
             if plan == Plan::default() && self.pending_write_count() == 0 {
                 self.is_settled(&status)?;
                 return self.stays_settled();
@@ -83,6 +91,10 @@ impl EngineSimulation {
                 format!("{} lacks labels", machine.id)
             })?;
         }
+        let is_refreshed = pool.image_refresh != ImageRefresh::Recreate || status.summary.image_outdated == 0;
+        check_invariant(may_exceed || is_refreshed, || {
+            format!("{} machines have disks from earlier images", status.summary.image_outdated)
+        })?;
         let foreign = self.api.machines.objects.values().filter(|seen| seen.facts.owner.is_none());
         for machine in foreign.map(|seen| &seen.facts) {
             let labelled = machine.pool_uid_label.is_some();

@@ -22,6 +22,7 @@ mod convergence;
 mod disk_steps;
 mod exploration;
 mod hooks;
+mod images;
 mod instances;
 mod other_writers;
 mod platform;

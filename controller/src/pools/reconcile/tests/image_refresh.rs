@@ -135,3 +135,30 @@ async fn a_report_deletes_no_machine() {
     world.advance(SETTLING_TIME * 5).await;
     assert_eq!(machine_names(&world.machines()), before);
 }
+
+#[tokio::test]
+async fn machines_from_an_earlier_image_are_replaced_one_after_the_other() {
+    let (world, _) = refreshing("Recreate", Some(ImageRefreshSettings::default())).await;
+    let before = machine_names(&world.machines());
+    let left = || machine_names(&world.machines()).iter().filter(|name| before.contains(name)).count();
+    let new = replace_image(&world);
+    world.advance(SETTLING_TIME / 2).await;
+    assert_eq!(left(), 2);
+    world.advance(SETTLING_TIME).await;
+    assert_eq!((left(), world.machines().len()), (1, 2), "the budget is one machine");
+    let is_told = |event: &Value| {
+        event["reason"] == "SuccessfulDelete"
+            && event["message"].as_str().is_some_and(|text| text.contains("its image has other content"))
+    };
+    assert!(world.server.all("events").iter().any(is_told), "the event says why");
+    world.run_machines();
+    world.calm().await;
+    assert_eq!((left(), world.machines().len()), (0, 2));
+    world.run_machines();
+    world.calm().await;
+    assert_eq!(records(&world), [record(&new), record(&new)]);
+    assert!(world.condition("ImageOutdated").is_none());
+    world.take_writes();
+    world.advance(Duration::from_mins(20)).await;
+    assert_eq!(world.take_writes().len(), 0, "nothing else is replaced");
+}
