@@ -58,8 +58,8 @@
 //! 5. [`memory`];
 //! 6. `plan::observed` and `plan::result`: the input and the output of planning;
 //! 7. shared parts of planners: `disks::allocation`, `rollout::progress`, `membership::adoption`,
-//!    `scale_down::reservations`, `scale_up::provisioning`, `protection::protected`, `image_refresh::outdated`, `recycling::due`
-//!    and smaller ones;
+//!    `scale_down::reservations`, `scale_up::provisioning`, `protection::protected`,
+//!    `image_refresh::outdated`, `recycling::due` and smaller ones;
 //! 8. the planners, which [`mod@plan`] lists. In `scale_up`, `create` imports `membership::loss_limits`, and
 //!    `membership::finalizers` imports the planner of `revisions`;
 //! 9. [`plan_pass()`] and [`compute_status()`].
