@@ -85,7 +85,7 @@ impl DiskSources<DvpPoolObject> for Dvp {
     fn named(pool: &DvpPoolObject) -> Vec<NamedDiskSource> {
         let namespace = pool.metadata.namespace.as_deref().unwrap_or_default();
         let templates = pool.spec().virtual_disk_templates;
-        templates.iter().filter_map(|template| named_source(namespace, template)).collect()
+        templates.iter().filter_map(|template| read_named_source(namespace, template)).collect()
     }
     fn each_kind(visitor: &mut impl DiskSourceVisitor) {
         visit_kinds(visitor);
@@ -93,7 +93,7 @@ impl DiskSources<DvpPoolObject> for Dvp {
 }
 
 /// What an ephemeral disk template names; `None` if it names no object.
-fn named_source(namespace: &str, template: &DvpDiskTemplate) -> Option<NamedDiskSource> {
+fn read_named_source(namespace: &str, template: &DvpDiskTemplate) -> Option<NamedDiskSource> {
     if template.lifetime() == Lifetime::Retained {
         return None;
     }

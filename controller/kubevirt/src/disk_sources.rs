@@ -116,7 +116,7 @@ impl DiskSourceKind for SourceClaimObject {
         let annotations = self.metadata.annotations.as_ref();
         let importer = annotations.and_then(|annotations| annotations.get(IMPORTER_PHASE));
         let is_imported = importer.is_none_or(|phase| phase == "Succeeded");
-        content_of(&self.metadata, self.status.phase == "Bound" && is_imported)
+        read_content(&self.metadata, self.status.phase == "Bound" && is_imported)
     }
 }
 
@@ -124,12 +124,12 @@ impl DiskSourceKind for SourceSnapshotObject {
     const KIND: &'static str = SNAPSHOT;
 
     fn state(&self) -> DiskSourceState {
-        content_of(&self.metadata, self.status.ready_to_use)
+        read_content(&self.metadata, self.status.ready_to_use)
     }
 }
 
 /// The data of a claim or a snapshot that is complete is identified by its UID.
-fn content_of(metadata: &ObjectMeta, is_ready: bool) -> DiskSourceState {
+fn read_content(metadata: &ObjectMeta, is_ready: bool) -> DiskSourceState {
     let id = metadata.uid.as_deref().unwrap_or_default();
     if !is_ready || metadata.deletion_timestamp.is_some() || id.is_empty() {
         return DiskSourceState::Unready;
@@ -147,7 +147,7 @@ impl DiskSources<KubeVirtPoolObject> for KubeVirt {
         }
         let namespace = pool.metadata.namespace.as_deref().unwrap_or_default();
         let templates = json_at_path(&spec, &["virtualMachineTemplate", "spec", "dataVolumeTemplates"]);
-        json_entries(templates).iter().filter_map(|template| named_source(namespace, template)).collect()
+        json_entries(templates).iter().filter_map(|template| read_named_source(namespace, template)).collect()
     }
     fn each_kind(visitor: &mut impl DiskSourceVisitor) {
         visitor.visit::<DataSourceObject>();
@@ -157,7 +157,7 @@ impl DiskSources<KubeVirtPoolObject> for KubeVirt {
 }
 
 /// What a DataVolume template names; `None` if it names no object.
-fn named_source(namespace: &str, template: &Value) -> Option<NamedDiskSource> {
+fn read_named_source(namespace: &str, template: &Value) -> Option<NamedDiskSource> {
     let name = json_text(&template["metadata"], "name")?;
     let spec = &template["spec"];
     let reference = &spec["sourceRef"];

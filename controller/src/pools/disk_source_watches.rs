@@ -42,7 +42,7 @@ pub(crate) fn watch_disk_sources<P: Platform>(
 }
 
 async fn watch_kind<K: DiskSourceKind>(shared: LeadershipResources, known: DefinitionsReceiver) {
-    let namespaces = watched_namespaces::<K>(&shared);
+    let namespaces = list_watched_namespaces::<K>(&shared);
     if K::IS_BUILT_IN {
         watch_namespaces::<K>(&shared, &namespaces).await;
         return;
@@ -53,7 +53,7 @@ async fn watch_kind<K: DiskSourceKind>(shared: LeadershipResources, known: Defin
 }
 
 /// The namespaces of a kind that are watched, one after the other; `None` stands for all objects of the kind.
-fn watched_namespaces<K: DiskSourceKind>(shared: &LeadershipResources) -> Vec<Option<String>> {
+fn list_watched_namespaces<K: DiskSourceKind>(shared: &LeadershipResources) -> Vec<Option<String>> {
     let Some(own) = shared.namespace().filter(|_| K::IS_NAMESPACED) else { return vec![None] };
     let others = shared.disk_sources().settings().map(|settings| settings.namespaces.clone());
     let others = others.unwrap_or_default().into_iter().filter(|namespace| namespace != own);

@@ -11,7 +11,7 @@ use crate::plan::observed::ObservedPool;
 
 /// Whether a disk of the machine was created from other content than its source has led to for a minute.
 pub(crate) fn is_outdated_by_image(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
-    !observed.pool.disk_contents.is_empty() && outdated_templates(observed, machine).next().is_some()
+    !observed.pool.disk_contents.is_empty() && find_outdated_templates(observed, machine).next().is_some()
 }
 
 /// Whether a machine that drains because of its image may still have to be replaced: the source has other
@@ -20,7 +20,7 @@ pub(crate) fn is_outdated_by_image(observed: &ObservedPool<'_>, machine: &Machin
 pub(crate) fn may_become_outdated(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     let knows_all = observed.memory.led_for(observed.uptime) >= SETTLING_TIME * 2;
     observed.pool.image_refresh == ImageRefresh::Recreate
-        && (!knows_all || templates_with_other_content(observed, machine).next().is_some())
+        && (!knows_all || find_other_content(observed, machine).next().is_some())
 }
 
 /// The live machines that are outdated by image.
@@ -48,7 +48,7 @@ pub(crate) fn find_outdated_sources(
     machines: &[&Arc<Machine>],
 ) -> BTreeSet<Arc<str>> {
     let contents = &observed.pool.disk_contents;
-    let templates = machines.iter().flat_map(|machine| outdated_templates(observed, machine));
+    let templates = machines.iter().flat_map(|machine| find_outdated_templates(observed, machine));
     templates.filter_map(|template| Some(contents.get(template)?.source.clone())).collect()
 }
 
@@ -58,8 +58,7 @@ fn outdated_templates<'a>(
     machine: &'a Machine,
 ) -> impl Iterator<Item = &'a str> {
     let (memory, uptime) = (observed.memory, observed.uptime);
-    templates_with_other_content(observed, machine)
-        .filter(move |template| memory.contents.is_settled(template, uptime))
+    find_other_content(observed, machine).filter(move |template| memory.contents.is_settled(template, uptime))
 }
 
 /// The disk templates whose source leads to other content than that of the machine.

@@ -131,7 +131,7 @@ async fn with_disks<P: Platform>(
 }
 
 /// The object of a drafted machine, with the record of what its disks are created from.
-fn machine_body<P: Platform>(pool: &PoolEntry<P>, basis: &PlanBasis, draft: &Draft) -> Value {
+fn build_machine_body<P: Platform>(pool: &PoolEntry<P>, basis: &PlanBasis, draft: &Draft) -> Value {
     let mut machine = P::machine(&pool.object, &basis.templates.wanted.value(), draft);
     if let Some(sources) = format_disk_sources(&pool.facts.disk_contents) {
         machine["metadata"]["annotations"][DISK_SOURCES] = sources.into();
@@ -148,14 +148,14 @@ async fn create_or_find_machine<P: Platform>(
     draft: &Draft,
 ) -> Result<(VersionedFacts<Machine>, Option<FieldPaths>), ActionOutcome> {
     let namespace = &*pool.facts.namespace;
-    let body = machine_body(pool, basis, draft);
+    let body = build_machine_body(pool, basis, draft);
     let path = collection_path::<P::Machine>(namespace);
     // A rejected create had no effect, so its number can be used again. Any other number is used up.
     let used = || ActionOutcome::outdated().with(Effect::NumberUsed(draft.number));
     let created = context.leader.writer.create::<Box<RawValue>>(WriteKind::CreateMachine, path, body).await;
     let created = created.and_then(|body| {
         let machine: P::Machine = read_response(&body)?;
-        let sent = || machine_body(pool, basis, draft);
+        let sent = || build_machine_body(pool, basis, draft);
         Ok((seen_facts(&machine, P::read_machine), basis.comparisons.created::<P>(sent, &body)))
     });
     let error = match created {
@@ -221,7 +221,7 @@ async fn dry_run_machine_create<P: Platform>(
     if draft.rehearsal == Rehearsal::None {
         return Ok(());
     }
-    let body = machine_body(pool, basis, draft);
+    let body = build_machine_body(pool, basis, draft);
     let path = collection_path::<P::Machine>(&pool.facts.namespace);
     let rehearsed =
         context.leader.writer.rehearse_create::<P::Machine>(WriteKind::RehearseMachine, path, body);
