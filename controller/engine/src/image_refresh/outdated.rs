@@ -53,7 +53,7 @@ pub(crate) fn find_outdated_sources(
 }
 
 /// The disk templates whose source has led to other content than that of the machine for a minute.
-fn outdated_templates<'a>(
+fn find_outdated_templates<'a>(
     observed: &'a ObservedPool<'_>,
     machine: &'a Machine,
 ) -> impl Iterator<Item = &'a str> {
@@ -62,7 +62,7 @@ fn outdated_templates<'a>(
 }
 
 /// The disk templates whose source leads to other content than that of the machine.
-fn templates_with_other_content<'a>(
+fn find_other_content<'a>(
     observed: &'a ObservedPool<'_>,
     machine: &'a Machine,
 ) -> impl Iterator<Item = &'a str> {
