@@ -21,7 +21,7 @@ use crate::workspace::{Workspace, run_command};
 const DEADLINE: Duration = Duration::from_mins(5);
 
 /// Series that need a failure or a program that the playground does not have, with the reason.
-const ABSENT: [(&str, &str); 9] = [
+const ABSENT: [(&str, &str); 10] = [
     (r#"vmpool_pool_blocked{reason="StatusDisputed"}"#, "no second controller writes the status of pools"),
     (r#"vmpool_api_requests_total{code="429"}"#, "the API server throttles no request"),
     ("kube_deployment_", "the playground has no kube-state-metrics"),
