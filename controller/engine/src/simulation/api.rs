@@ -51,7 +51,7 @@ pub(super) struct RequestBasis {
 }
 
 /// One state of the pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PoolHistoryEntry {
     desired: usize,
     scale_down_policy: ScaleDownPolicy,

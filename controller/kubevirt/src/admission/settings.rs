@@ -26,7 +26,7 @@ use super::pool::KubeVirtPoolView;
 use super::rule::Rule;
 
 /// The fields of the spec that this version of vmpool knows.
-const KNOWN: [&str; 16] = [
+const KNOWN: [&str; 17] = [
     "autohealing",
     DRAIN_FIELD,
     IMAGE_REFRESH_FIELD,
