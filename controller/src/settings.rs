@@ -1,5 +1,6 @@
 //! Settings of the controller.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use vmpool_engine::ledger::REQUEST_TIMEOUT;
@@ -79,6 +80,13 @@ pub struct ControllerSettings {
     pub protects_types: bool,
     /// Whether autoscalers are reconciled.
     pub autoscales: bool,
+}
+
+/// Settings of image refresh.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageRefreshSettings {
+    /// The namespaces whose images and claims pools of other namespaces follow.
+    pub namespaces: BTreeSet<String>,
 }
 
 impl ControllerSettings {

@@ -78,6 +78,7 @@ const REFUSED: &[&str] = &[
     "controller.podLabels.app\\.kubernetes\\.io/name=x",
     "featureGates.DiskImage=true",
     "controller.maxProvisioningPerStorageClass=5",
+    "controller.imageNamespaces[0]=golden",
     "diskImage.maxSyncDuration=0s",
     "featureGates.VirtualMachinePool=false,featureGates.MachineWrapper=true",
     // KubeVirt's definitions would have another schema.
@@ -102,6 +103,7 @@ const REFUSED: &[&str] = &[
     "webhook.hostNetwork=true,apiserver.hostNetwork=true",
     "controller.hostNetwork=true,webhook.hostNetwork=true",
     "featureGates.VirtualMachinePool=false,featureGates.PoolAutoscaler=true",
+    "featureGates.VirtualMachinePool=false,featureGates.ImageRefresh=true",
 ];
 
 /// What installs the chart without images to pull.

@@ -99,6 +99,12 @@ pub mod annotations {
     /// On pools of all platforms: after how many seconds without progress the pool is stalled, for example
     /// `1800`.
     pub const PROGRESS_DEADLINE_SECONDS: &str = "vmpool.dev/progress-deadline-seconds";
+    /// On pools of all platforms: what the controller does if a source of their disks leads to other content:
+    /// `Off`, `Report` or `Recreate`.
+    pub const IMAGE_REFRESH: &str = "vmpool.dev/image-refresh";
+    /// On machines of all platforms: from which content their disks are created, a JSON object with names of
+    /// disk templates. Only the controller writes it, when it creates the machine.
+    pub const DISK_SOURCES: &str = "vmpool.dev/disk-sources";
     /// On the Lease of the controller: when the leader released it, RFC 3339.
     pub const LEASE_RELEASED: &str = "vmpool.dev/lease-released";
 }

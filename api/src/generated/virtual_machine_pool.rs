@@ -34,6 +34,9 @@ pub struct VirtualMachinePoolSpec {
     /// When the controller replaces machines that are not ready. Without it, it replaces none; an empty object turns it on. It overrides the annotation vmpool.dev/healing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healing: Option<VirtualMachinePoolHealing>,
+    /// What the controller does if the source of a disk template leads to other content than the disks of a machine were created from. With Report, it shows such machines in the status. With Recreate, it also replaces them, within the disruption budget. Retained disks never count. The default is Off. It requires the feature gate ImageRefresh. It overrides the annotation vmpool.dev/image-refresh.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "imageRefresh")]
+    pub image_refresh: Option<String>,
     /// The longest time for which a machine can be protected, a duration from 1m to 720h. The default is 24h. It overrides the annotation vmpool.dev/max-protection.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxProtection")]
     pub max_protection: Option<String>,
@@ -180,6 +183,9 @@ pub struct VirtualMachinePoolStatus {
     /// The number of machines that drain: their guests finish their work before the controller deletes or restarts the machines. Absent if it is 0.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "drainingReplicas")]
     pub draining_replicas: Option<i32>,
+    /// The number of machines with disks from earlier content of their source, if imageRefresh is not Off. Absent if it is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "imageOutdatedReplicas")]
+    pub image_outdated_replicas: Option<i32>,
     /// The number behind the name of the next machine. A new leader goes on from it, so that the name of a former machine does not return.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "nextMachineNumber")]
     pub next_machine_number: Option<i64>,

@@ -237,6 +237,16 @@ true
 {{- end -}}
 {{- end }}
 
+{{/* "true" if the controller follows the images of pools. Fails without pools. */}}
+{{- define "vmpool.imageRefresh" -}}
+{{- if .Values.featureGates.ImageRefresh -}}
+{{- if not .Values.featureGates.VirtualMachinePool -}}
+{{- fail "featureGates.ImageRefresh requires featureGates.VirtualMachinePool" -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end }}
+
 {{/*
 The platforms that the controller reconciles, with commas; `auto` if it finds them itself. Fails if there is none, except that without the
 feature gate no platform is needed.

@@ -93,6 +93,7 @@ pub(super) struct DvpPoolSpec {
     pub(super) max_provisioning: Value,
     pub(super) healing: Value,
     pub(super) drain: Value,
+    pub(super) image_refresh: Value,
     pub(super) recycle: Value,
 }
 
@@ -139,6 +140,8 @@ pub(super) struct DvpPoolStatus {
     pub(super) restart_pending_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
     pub(super) draining_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient_value")]
+    pub(super) image_outdated_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
     pub(super) next_machine_number: Option<u64>,
     #[serde(deserialize_with = "lenient_value")]

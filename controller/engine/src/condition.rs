@@ -59,6 +59,8 @@ status_texts!(
         /// Present and True while machines of a pool with such a limit no longer count for it, because they
         /// have not been ready for too long.
         StartOverdue => "StartOverdue",
+        /// Present and True while machines have disks from other content than the sources of the pool lead to.
+        ImageOutdated => "ImageOutdated",
         /// Present and True while the pool is paused.
         ReplicaPaused => "ReplicaPaused",
         /// Whether the pool is as its spec describes it, in the meaning of kstatus. Its reason is the
@@ -170,6 +172,8 @@ status_texts!(
         StorageClassLimitReached => "StorageClassLimitReached",
         /// `StartOverdue` is True.
         StartTimeoutExceeded => "StartTimeoutExceeded",
+        /// `ImageOutdated` is True.
+        SourceChanged => "SourceChanged",
         /// `ReplicaPaused` is True.
         SuccessfulPaused => "SuccessfulPaused",
 

@@ -32,6 +32,7 @@
 //! | For how long may this pool make no progress? | [`progress`] |
 //! | Until when is this machine protected? | [`protection`] |
 //! | Which work of its guest does this machine finish before it leaves? | [`draining`] |
+//! | Are the disks of this machine from the image that the pool has now? | [`image_refresh`] |
 //! | What does the status say? | [`status`], with [`condition`] and [`activity`] |
 //! | Why was this request rejected? | [`admission`] |
 //!
@@ -48,8 +49,8 @@
 //! 2. facts, stored records and limits: [`activity`], [`revisions`], [`condition`], [`scale_up::names`],
 //!    [`scale_up::provisioning_limit`], [`scale_up::class_slots`], [`scale_down::removal`], [`failure`],
 //!    [`backoff`], [`limits`], [`membership::losses`], [`selector`], [`copied_pool`], [`protection`],
-//!    [`progress`], [`healing::setting`], `draining` and `recycling` without their planners, [`admission`]
-//!    (which no other part uses);
+//!    [`progress`], [`healing::setting`], `draining` and `recycling` without their planners and
+//!    `recycling::due`, [`image_refresh`] without `outdated`, [`admission`] (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts; `scale_down::policy`, which compares machines and which
 //!    pools contain;
 //! 4. [`ledger`], `plan::action`, `plan::blocker`, and what the memory keeps for one folder:
@@ -58,8 +59,8 @@
 //! 5. [`memory`];
 //! 6. `plan::observed` and `plan::result`: the input and the output of planning;
 //! 7. shared parts of planners: `disks::allocation`, `rollout::progress`, `membership::adoption`,
-//!    `scale_down::reservations`, `scale_up::provisioning`, `protection::protected`, `healing::stuck` and
-//!    smaller ones;
+//!    `scale_down::reservations`, `scale_up::provisioning`, `protection::protected`, `healing::stuck`,
+//!    `image_refresh::outdated`, `recycling::due` and smaller ones;
 //! 8. the planners, which [`mod@plan`] lists. In `scale_up`, `create` imports `membership::loss_limits`, and
 //!    `membership::finalizers` imports the planner of `revisions`;
 //! 9. [`plan_pass()`] and [`compute_status()`].
@@ -94,6 +95,7 @@ pub mod draining;
 pub mod failure;
 pub mod healing;
 mod ids;
+pub mod image_refresh;
 pub mod ledger;
 pub mod limits;
 pub mod membership;

@@ -14,6 +14,7 @@ use crate::failure::{FailureReason, PoolFailure};
 use crate::healing::start_failures::StartFailures;
 use crate::healing::unready::UnreadyMachines;
 use crate::ids::{ObjectId, Uid};
+use crate::image_refresh::ContentClock;
 use crate::ledger::{Ledger, REQUEST_TIMEOUT};
 use crate::membership::losses::Losses;
 use crate::model::{Disk, Machine, Naming, Pool};
@@ -105,6 +106,8 @@ pub struct PassMemory {
     created: Option<Duration>,
     /// Since when the pool has made no progress.
     progress: ProgressClock,
+    /// Since when the sources of the disks have led to their content.
+    pub contents: ContentClock,
 }
 
 impl PassMemory {
@@ -116,6 +119,7 @@ impl PassMemory {
         self.first_pass.get_or_insert(uptime);
         self.start_failures.names_recur = pool.naming == Naming::Ordinal;
         self.next_number = self.next_number.max(recorded_number(pool));
+        self.contents.observe(&pool.disk_contents, uptime);
         if !(self.reservations.is_empty() && pool.record.is_empty()) {
             let requests = pool.record.requests();
             self.reservations.retain(|request, _| requests.contains(request));

@@ -7,6 +7,7 @@ mod counts;
 mod detached;
 mod distance;
 mod healing;
+mod images;
 mod live_updates;
 mod numbers;
 mod overridden;
@@ -23,6 +24,7 @@ use crate::condition::{
     ComputedCondition, ConditionReason, ConditionType, StatusCondition, merge_conditions,
 };
 use crate::failure::{PoolFailure, summarize_messages};
+use crate::image_refresh::count_image_outdated;
 use crate::model::{Naming, StatusContent};
 use crate::plan::observed::ObservedPool;
 use crate::scale_down::surplus::{count_staying_machines, explicit_surplus};
@@ -70,6 +72,7 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
         updated: counts.updated,
         restart_pending: counts.restart_pending,
         draining: counts.draining,
+        image_outdated: count_image_outdated(observed),
         next_number: (pool.naming == Naming::Random).then(|| observed.settled_numbers()),
         healed: observed.memory.healed_machines(),
         revision: pool.revision.id.clone(),
@@ -159,6 +162,7 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
     wanted.extend(limited);
     wanted.extend(healing);
     wanted.extend(provisioning::start_overdue_condition(observed));
+    wanted.extend(images::image_outdated_condition(observed));
     let conditions =
         merge_conditions(wanted, &pool.published.conditions, observed.now, summary.observed_generation);
     let activity = activity::extended_activity_log(observed, &summary);

@@ -81,6 +81,7 @@ impl Rules for KubevirtRules {
                 "spec.maxProvisioning",
                 "spec.healing",
                 "spec.drain",
+                "spec.imageRefresh",
                 "spec.recycle",
                 "spec.revisionHistoryLimit",
                 "spec.scaleInStrategy",

@@ -7,6 +7,7 @@ use vmpool_api::kubevirt::annotations;
 use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
 use vmpool_engine::draining;
 use vmpool_engine::healing::setting::read_healing;
+use vmpool_engine::image_refresh::read_image_refresh;
 use vmpool_engine::limits;
 use vmpool_engine::model::{
     AutohealingPolicy, DisruptionBudget, Finalizer, MachineFilter, Membership, Naming, Preservation,
@@ -54,6 +55,8 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         read_max_provisioning(&settings.max_provisioning, annotations_of_pool, &mut invalid_settings);
     let healing = read_healing(&settings.healing, annotations_of_pool, &mut invalid_settings);
     let drain_timeout = draining::read_drain(&settings.drain, annotations_of_pool, &mut invalid_settings);
+    let image_refresh =
+        read_image_refresh(&settings.image_refresh, annotations_of_pool, &mut invalid_settings);
     let recycle = read_recycle(&settings.recycle, annotations_of_pool, &mut invalid_settings);
     let history = read_history_limit(&settings.history_limit, annotations_of_pool, &mut invalid_settings);
     let policy =
@@ -82,6 +85,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         max_provisioning: _,
         healing: _,
         drain: _,
+        image_refresh: _,
         recycle: _,
         history_limit: _,
         scale_in,
@@ -123,6 +127,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         max_provisioning,
         storage_classes,
         drain_timeout,
+        image_refresh,
         recycle,
         naming: Naming::Ordinal,
         rollout: RolloutPolicy { history, ..rollout_policy(update, max_unavailable) },

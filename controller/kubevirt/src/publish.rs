@@ -53,6 +53,9 @@ pub(super) fn status_object(
         if summary.draining > 0 {
             object["drainingReplicas"] = summary.draining.into();
         }
+        if summary.image_outdated > 0 {
+            object["imageOutdatedReplicas"] = summary.image_outdated.into();
+        }
         object["healedReplicas"] = summary.healed.into();
         object["currentRevision"] = summary.revision.as_str().into();
         for used in &*summary.used_copies {
@@ -159,6 +162,7 @@ fn read_published_status(pool: &KubeVirtPoolObject, status: &KubeVirtPoolStatus)
         updated: status.updated_replicas.unwrap_or_default(),
         restart_pending: status.restart_pending_replicas.unwrap_or_default(),
         draining: status.draining_replicas.unwrap_or_default(),
+        image_outdated: status.image_outdated_replicas.unwrap_or_default(),
         next_number: None,
         healed: status.healed_replicas.unwrap_or_default(),
         revision: status.current_revision.as_deref().unwrap_or_default().into(),

@@ -339,6 +339,8 @@ words!(
         RecycledByLifetime => "recycled_by_lifetime",
         /// It was claimed `recycle.maxClaims` times, and another machine takes its place.
         RecycledByClaims => "recycled_by_claims",
+        /// Its disks were from earlier content of their source, and another machine takes its place.
+        RecycledByImage => "recycled_by_image",
         /// Its hooks released it, and another machine takes its place.
         RecycledByHooks => "recycled_by_hooks",
     }

@@ -114,6 +114,7 @@ impl MachineActions {
 pub(crate) struct PoolNumbers {
     pub(super) machines: [usize; MachineState::ALL.len()],
     pub(super) draining: usize,
+    pub(super) image_outdated: usize,
     pub(super) free_disks: usize,
     pub(super) preserved_volumes: usize,
     /// Number of pools that are blocked for each reason.
@@ -141,6 +142,7 @@ impl PoolNumbers {
     fn add(&mut self, other: &Self) {
         self.machines.iter_mut().zip(other.machines).for_each(|(sum, count)| *sum += count);
         self.draining += other.draining;
+        self.image_outdated += other.image_outdated;
         self.free_disks += other.free_disks;
         self.preserved_volumes += other.preserved_volumes;
         self.blocked.iter_mut().zip(other.blocked).for_each(|(sum, count)| *sum += count);
@@ -197,6 +199,9 @@ metric_table!(
         machines: Family<PoolMachineLabels, Gauge> = "vmpool_pool_machines" in "machines";
         /// Machines of the pool that drain, as of the last pass; no series without any.
         draining: Family<PoolDiskLabels, Gauge> = "vmpool_pool_draining" in "machines";
+        /// Machines of the pool with disks from earlier content of their source, as of the last pass; no series
+        /// without any. Only with the feature gate ImageRefresh.
+        image_outdated: Family<PoolDiskLabels, Gauge> = "vmpool_pool_image_outdated" in "machines";
         /// Free disks of each pool, as of the last pass.
         free_disks: Family<PoolDiskLabels, Gauge> = "vmpool_pool_free_disks" in "disks";
         /// Volumes and claims that machines of the pool left behind and that no machine uses; no series
@@ -229,6 +234,7 @@ impl PoolSeriesGauges {
     pub(super) fn show(&self, pools: PoolSeries) {
         self.machines.clear();
         self.draining.clear();
+        self.image_outdated.clear();
         self.free_disks.clear();
         self.preserved_volumes.clear();
         self.blocked.clear();
@@ -276,6 +282,9 @@ impl PoolSeriesGauges {
             let labels = PoolDiskLabels { namespace, pool, platform };
             if numbers.draining > 0 {
                 self.draining.get_or_create(&labels).set(gauge_value(numbers.draining));
+            }
+            if numbers.image_outdated > 0 {
+                self.image_outdated.get_or_create(&labels).set(gauge_value(numbers.image_outdated));
             }
             self.free_disks.get_or_create(&labels).set(gauge_value(numbers.free_disks));
             if numbers.preserved_volumes > 0 {

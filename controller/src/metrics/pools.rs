@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use vmpool_engine::condition::ConditionType;
 use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::{Ledger, LedgerFacts};
-use vmpool_engine::status::Availability;
+use vmpool_engine::status::{Availability, StatusSummary};
 use vmpool_engine::{ComputedStatus, PassMemory, Pool};
 use vmpool_runtime::Env;
 use vmpool_runtime::metric_table;
@@ -37,6 +37,7 @@ pub(crate) struct PoolReport {
     blocked: Option<FailureReasonLabel>,
     machines: [usize; MachineState::ALL.len()],
     draining: usize,
+    image_outdated: usize,
     removals: [usize; RemovalState::ALL.len()],
     disks: DiskCounts,
     /// Machines that provision, by the limit that delays further ones. `None` if pools have no limits.
@@ -99,8 +100,16 @@ impl PoolReport {
         let problems = template.iter_mut().zip(TemplateProblem::ALL);
         problems.for_each(|(place, problem)| *place = has(problem.condition()));
         let is_outdated = has(ConditionType::InstancetypeOutdated);
-        let draining = summary.draining;
-        Self { blocked, draining, disks, template, is_outdated, ..Self::new(state, machines, pool, memory) }
+        let StatusSummary { draining, image_outdated, .. } = *summary;
+        Self {
+            blocked,
+            draining,
+            image_outdated,
+            disks,
+            template,
+            is_outdated,
+            ..Self::new(state, machines, pool, memory)
+        }
     }
 
     /// The counts of a pool that is being deleted. Its machines are not reconciled any more.
@@ -132,6 +141,7 @@ impl PoolReport {
             blocked: None,
             machines,
             draining: 0,
+            image_outdated: 0,
             removals,
             disks: DiskCounts::default(),
             provisioning: None,
@@ -168,6 +178,7 @@ impl PoolReport {
         PoolNumbers {
             machines: self.machines,
             draining: self.draining,
+            image_outdated: self.image_outdated,
             free_disks,
             blocked,
             provisioning: self.provisioning,

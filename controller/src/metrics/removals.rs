@@ -34,6 +34,7 @@ impl RemovalMetrics {
                 RecycleCause::Requested => Deletion::RecycledByRequest,
                 RecycleCause::Lifetime => Deletion::RecycledByLifetime,
                 RecycleCause::Claims => Deletion::RecycledByClaims,
+                RecycleCause::Image => Deletion::RecycledByImage,
                 RecycleCause::Released => Deletion::RecycledByHooks,
             },
             DeleteReason::StorageChanged { .. } => Deletion::StorageChanged,

@@ -53,6 +53,15 @@ pub(crate) async fn reconcile_platform<P: Platform>(
             })
         }
     });
+    context.disk_sources.on_change({
+        let context = Arc::downgrade(&context);
+        move |pool| {
+            context.upgrade().is_some_and(|context| {
+                watches::wake_pool(&context, pool);
+                true
+            })
+        }
+    });
     context.class_slots.on_free_slot({
         let context = Arc::downgrade(&context);
         move |pool| {

@@ -54,6 +54,7 @@ pub(crate) async fn reconcile_pool<P: Platform>(context: &PoolContext<P>, key: &
         context.states.lock().remove(key);
         context.pool_counts.forget(key);
         context.images.forget(key);
+        context.disk_sources.forget(key);
         context.class_slots.forget(key, context.leader.env.uptime());
         let again = orphans::release_pool_orphans(context, key).await;
         context.metrics.passes.ended(PassResult::Gone);

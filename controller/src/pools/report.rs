@@ -101,10 +101,15 @@ pub(crate) async fn report_pass<P: Platform>(
 }
 
 /// Whether the API server stores no fields of vmpool. A definition of an earlier version of vmpool drops only
-/// the copies and the next number: the other fields are still written.
+/// the copies, the next number and the count of outdated images: the other fields are still written.
 fn is_pruned(stored: Option<&StatusSummary>, wanted: Option<&StatusSummary>) -> bool {
     let of_first_version = |summary: Option<&StatusSummary>| {
-        Some(StatusSummary { used_copies: Arc::default(), next_number: None, ..summary?.clone() })
+        Some(StatusSummary {
+            used_copies: Arc::default(),
+            next_number: None,
+            image_outdated: 0,
+            ..summary?.clone()
+        })
     };
     of_first_version(stored) != of_first_version(wanted)
 }

@@ -11,6 +11,8 @@ use crate::world::SimulatedWorld;
 
 /// On machines, the request; on pools, the setting.
 const RECYCLE: &str = "vmpool.dev/recycle";
+/// On pools: what happens to machines whose image has other content.
+const IMAGE_REFRESH: &str = "vmpool.dev/image-refresh";
 
 /// One step. Numbers select a machine among those that exist at that moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +27,10 @@ pub enum RecyclingOperation {
     LimitClaims(u32),
     /// No machine is replaced because of its age or its claims.
     RemoveLimits,
+    /// The pool replaces machines whose image has other content.
+    FollowImage,
+    /// The image of the pool gets other content. Only with DVP.
+    ReplaceImage,
 }
 
 impl RecyclingOperation {
@@ -40,6 +46,8 @@ impl RecyclingOperation {
             Self::LimitLifetime => set_limits(world, json!({ "maxLifetime": "10m" })).await,
             Self::LimitClaims(most) => set_limits(world, json!({ "maxClaims": most })).await,
             Self::RemoveLimits => set_limits(world, Value::Null).await,
+            Self::FollowImage => annotate_pool(world, IMAGE_REFRESH, json!("Recreate")).await,
+            Self::ReplaceImage => world.replace_image().await,
         }
     }
 }
@@ -51,7 +59,11 @@ async fn annotate(world: &mut SimulatedWorld, which: usize, value: Value) {
 /// Writes the setting of the pool as JSON into its annotation.
 async fn set_limits(world: &mut SimulatedWorld, setting: Value) {
     let text = if setting.is_null() { Value::Null } else { json!(setting.to_string()) };
-    let patch = json!({ "metadata": { "annotations": { (RECYCLE): text } } });
+    annotate_pool(world, RECYCLE, text).await;
+}
+
+async fn annotate_pool(world: &mut SimulatedWorld, key: &str, text: Value) {
+    let patch = json!({ "metadata": { "annotations": { (key): text } } });
     let call = world.call(Verb::Patch(PatchKind::Merge), "virtualmachinepools", POOL, "", patch);
     _ = world.do_as_user(&call).await;
 }

@@ -89,6 +89,11 @@ const WITH_RECYCLING: u64 = 250;
 /// Length of the pause in milliseconds after which machines are too old.
 const LIFETIME: u64 = 601_000;
 
+/// Of 1000 schedules of DVP, this many have a pool whose image gets other content.
+const WITH_IMAGE_REFRESH: u64 = 150;
+/// Length of the pause in milliseconds after which the content of an image counts.
+const SETTLING: u64 = 61_000;
+
 /// Of 1000 schedules, this many have a tenant of another namespace that forges references to the pool.
 const WITH_TENANT: u64 = 250;
 
@@ -125,6 +130,7 @@ impl Schedule {
             images: has_images(platform, seed),
             instancetypes: instancetypes(platform, seed),
             provisioning_limit: provisioning_limit(seed),
+            image_refresh: has_image_refresh(platform, seed),
         };
         let mut steps = vec![(random.number(0..=2000), first(&random, platform))];
         if options.images {
@@ -162,6 +168,9 @@ impl Schedule {
             with_claim(seed, &mut steps);
         }
         with_recycling(seed, &mut steps);
+        if options.image_refresh {
+            with_image_refresh(seed, &mut steps);
+        }
         with_slow_admission(seed, &mut steps);
         with_lost_nodes(&options, &mut steps);
         Self { options, steps, ..Self::default() }
@@ -255,6 +264,23 @@ fn with_recycling(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
         let ages = operation == RecyclingOperation::LimitLifetime && random.per_mille(500);
         let pause = if ages { LIFETIME } else { pause(&random) };
         steps.insert(at, (pause, ScheduleOperation::Recycling(operation)));
+    }
+}
+
+fn has_image_refresh(platform: TestedPlatform, seed: u64) -> bool {
+    platform == TestedPlatform::Dvp && SeededRandom::new(seed ^ 0x13a6).per_mille(WITH_IMAGE_REFRESH)
+}
+
+/// Adds changes of the image that the pool follows. Decided apart from the other decisions, so that the other
+/// steps stay the same.
+fn with_image_refresh(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
+    let random = SeededRandom::new(seed ^ 0x13a7);
+    let first = place(&random, 1, steps);
+    steps.insert(first, (0, ScheduleOperation::Recycling(RecyclingOperation::FollowImage)));
+    for _ in 0..random.number(1..=4) {
+        let at = place(&random, first + 1, steps);
+        let pause = if random.per_mille(600) { SETTLING } else { pause(&random) };
+        steps.insert(at, (pause, ScheduleOperation::Recycling(RecyclingOperation::ReplaceImage)));
     }
 }
 

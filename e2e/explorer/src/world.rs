@@ -91,6 +91,8 @@ pub struct SimulatedWorldOptions {
     pub instancetypes: Option<TypeSource>,
     /// How many machines of the pool may provision at the same time; 0 for no limit.
     pub provisioning_limit: usize,
+    /// Whether the controllers follow the images of pools. Only with DVP.
+    pub image_refresh: bool,
 }
 
 /// A cluster in memory.
@@ -289,9 +291,24 @@ impl SimulatedWorld {
             }
             _ = self.do_as_user(&call).await;
         }
-        if self.options.platform == TestedPlatform::KubeVirt {
-            return;
+        if self.options.platform == TestedPlatform::Dvp {
+            self.complete_image().await;
         }
+    }
+
+    /// A user deletes the image of the pool, and creates it with other content.
+    pub(crate) async fn replace_image(&mut self) {
+        for verb in [Verb::Delete, Verb::Create] {
+            let body = if verb == Verb::Create { cluster_image_object() } else { Value::Null };
+            let mut call = self.call(verb, "clustervirtualimages", "alpine", "", body);
+            call.namespace.clear();
+            _ = self.do_as_user(&call).await;
+        }
+        self.complete_image().await;
+    }
+
+    /// The platform has imported the image of the pool.
+    async fn complete_image(&mut self) {
         let ready = json!({ "phase": "Ready", "cdrom": false, "size": { "unpackedBytes": "2097152" } });
         let patch = json!({ "status": ready });
         let call =

@@ -13,6 +13,9 @@ use super::timeline::DesiredState;
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::RecordedChange;
 
+/// Where a pool sets that it replaces machines whose images have other content.
+const REFRESH: [&str; 2] = ["/spec/imageRefresh", "/metadata/annotations/vmpool.dev~1image-refresh"];
+
 /// The values of `status.printableStatus` with which autohealing replaces a machine after a while.
 const FAILED: [&str; 6] = [
     "CrashLoopBackOff",
@@ -29,6 +32,8 @@ pub(super) struct Replacements {
     templates: Vec<(String, Value)>,
     changed: BTreeSet<String>,
     limits: Vec<(String, RecycleLimits)>,
+    /// The pools that replace machines whose images have other content, by UID.
+    refreshing: BTreeSet<String>,
 }
 
 impl Replacements {
@@ -43,6 +48,9 @@ impl Replacements {
             if !self.limits.contains(&limits) {
                 self.limits.push(limits);
             }
+        }
+        if REFRESH.iter().any(|place| pool.at(place) == "Recreate") {
+            self.refreshing.insert(pool.uid().to_owned());
         }
         let templates = pool.at("/spec/virtualMachineTemplate/spec/dataVolumeTemplates");
         match self.templates.iter().find(|(uid, _)| uid == pool.uid()) {
@@ -72,6 +80,7 @@ impl Replacements {
         states.iter().any(|state| !state.paused)
             && (is_replacement_requested(machine)
                 || is_released_by_owner(machine)
+                || self.refreshing.contains(machine.owner_uid())
                 || limits.any(|(_, limits)| limits.are_reached(machine, now)))
     }
 }

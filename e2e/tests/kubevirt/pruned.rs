@@ -18,9 +18,10 @@ use crate::{POOLS, TestNamespace, Unknown, minimal, run_to_end};
 
 const NAMESPACE: &str = "team";
 /// The fields that only vmpool has in the spec of a pool.
-const OWN_SETTINGS: [&str; 8] = [
+const OWN_SETTINGS: [&str; 9] = [
     "drain",
     "healing",
+    "imageRefresh",
     "instancetypePolicy",
     "maxProtection",
     "maxProvisioning",

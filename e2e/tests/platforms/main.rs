@@ -12,6 +12,7 @@ mod deletion;
 mod detached_machines;
 mod draining;
 mod healing;
+mod image_refresh;
 mod limits_of_protection;
 mod lost_replica;
 mod machines;

@@ -30,6 +30,8 @@ pub(super) struct Variant {
     pub(super) wrappers: bool,
     /// Whether the feature gate PoolAutoscaler is on.
     pub(super) autoscalers: bool,
+    /// Whether the feature gate ImageRefresh is on.
+    pub(super) image_refresh: bool,
     /// Whether the controller finds the platforms. The rendered chart sees none in a cluster.
     auto: bool,
     /// Whether the chart installs the CRD.
@@ -88,6 +90,7 @@ impl Variant {
             standalone: false,
             wrappers: false,
             autoscalers: false,
+            image_refresh: false,
             auto: true,
             definition: true,
             several: true,
@@ -148,6 +151,11 @@ impl Variant {
 
     fn with_autoscalers(self) -> Self {
         Self { autoscalers: true, ..self.named("autoscalers").set(&["featureGates.PoolAutoscaler=true"]) }
+    }
+
+    fn with_image_refresh(self) -> Self {
+        let values = ["featureGates.ImageRefresh=true", "controller.imageNamespaces[0]=golden"];
+        Self { image_refresh: true, ..self.named("image refresh").set(&values) }
     }
 
     fn with_kubevirt_only(self) -> Self {
@@ -220,6 +228,8 @@ impl Variant {
             Self::defaults().with_wrappers().in_one_namespace(),
             Self::defaults().with_autoscalers(),
             Self::defaults().with_kubevirt().with_autoscalers().in_one_namespace(),
+            Self::defaults().with_image_refresh(),
+            Self::defaults().with_kubevirt().with_image_refresh().in_one_namespace(),
             Self::defaults().with_kubevirt_only(),
             Self::defaults().with_kubevirt_only().with_cert_manager(),
             Self::defaults().with_kubevirt().named("extra flags").set(&[
@@ -263,6 +273,7 @@ impl Variant {
             add(self.metrics_authorization, CLUSTER, &format!("{program}-metrics"));
             add(self.gate && self.namespace.is_some(), NAMESPACED, program);
         }
+        add(self.image_refresh && self.namespace.is_some(), NAMESPACED, "vmpool-controller-images");
         for server in SERVERS {
             add(true, &["Service"], server);
             add(!self.cert_manager, NAMESPACED, &format!("{server}-tls"));
@@ -283,6 +294,7 @@ impl Variant {
         add(self.gate, policy, "vmpool-claims");
         add(self.gate, policy, "vmpool-drains");
         add(self.gate, policy, "vmpool-scale");
+        add(self.gate, policy, "vmpool-disk-sources");
         add(self.gate && self.kubevirt, policy, "vmpool-webhook-dry-run");
         add(self.gate && self.kubevirt, policy, "vmpool-copies");
         add(self.images, policy, "vmpool-clone-permissions");

@@ -22,7 +22,7 @@ use crate::workspace::{Workspace, run_command};
 const DEADLINE: Duration = Duration::from_mins(5);
 
 /// Series that need a failure or a program that the playground does not have, with the reason.
-const ABSENT: [(&str, &str); 9] = [
+const ABSENT: [(&str, &str); 10] = [
     (r#"vmpool_pool_blocked{reason="StatusDisputed"}"#, "no second controller writes the status of pools"),
     (r#"vmpool_api_requests_total{code="429"}"#, "the API server throttles no request"),
     ("kube_deployment_", "the playground has no kube-state-metrics"),
@@ -30,6 +30,7 @@ const ABSENT: [(&str, &str); 9] = [
     ("vmpool_pool_preserved_volumes", "no machine leaves a volume behind"),
     ("vmpool_autoscaler_", "the feature gate PoolAutoscaler is off"),
     ("vmpool_pool_provisioning", "the feature gate ProvisioningLimit is off"),
+    ("vmpool_pool_image_outdated", "the feature gate ImageRefresh is off"),
     ("vmpool_wrapper_kicks_total", "every clone begins"),
     ("vmpool_wrapper_disk_recreated_total", "no disk of a wrapper is lost"),
 ];

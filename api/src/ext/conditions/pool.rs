@@ -25,6 +25,8 @@ text_constants! {
     /// Present and True while machines of a pool with such a limit no longer count for it, because they have
     /// not been ready for too long.
     START_OVERDUE = "StartOverdue";
+    /// Present and True while machines have disks from earlier content of their source.
+    IMAGE_OUTDATED = "ImageOutdated";
     /// Present and True while the pool is paused.
     REPLICA_PAUSED = "ReplicaPaused";
     /// Whether the pool is as its spec describes it, in the meaning of kstatus. Its reason is the phase of
@@ -132,6 +134,8 @@ pub mod reason {
         STORAGE_CLASS_LIMIT_REACHED = "StorageClassLimitReached";
         /// `StartOverdue` is True.
         START_TIMEOUT_EXCEEDED = "StartTimeoutExceeded";
+        /// `ImageOutdated` is True.
+        SOURCE_CHANGED = "SourceChanged";
         /// `ReplicaPaused` is True.
         SUCCESSFUL_PAUSED = "SuccessfulPaused";
         /// `TemplateResolved` is False: the instance type that the template names does not exist, or cannot

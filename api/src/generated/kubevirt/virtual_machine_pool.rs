@@ -39,6 +39,9 @@ pub struct VirtualMachinePoolSpec {
     /// When the controller replaces machines that are not ready. Without it, it replaces none; an empty object turns it on. It overrides the annotation vmpool.dev/healing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healing: Option<VirtualMachinePoolHealing>,
+    /// What the controller does if the source of a disk template leads to other content than the disks of a machine were created from. With Report, it shows such machines in the status. With Recreate, it also replaces them, within the disruption budget. Retained disks never count. The default is Off. It requires the feature gate ImageRefresh. It overrides the annotation vmpool.dev/image-refresh.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "imageRefresh")]
+    pub image_refresh: Option<String>,
     /// How machines get the instance type and the preference that virtualMachineTemplate names. With Pin, all machines of a revision use one copy of each. With Expand, the controller writes both into the machines, which then name neither. With PerMember, KubeVirt makes a copy for each machine when it first sees the machine. It cannot change while the pool has machines. Without it Pin.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "instancetypePolicy")]
     pub instancetype_policy: Option<String>,
@@ -308,6 +311,9 @@ pub struct VirtualMachinePoolStatus {
     /// How many machines autohealing has replaced since the pool was created.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "healedReplicas")]
     pub healed_replicas: Option<i64>,
+    /// Number of machines with disks from earlier content of their source, if imageRefresh is not Off. Absent if it is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "imageOutdatedReplicas")]
+    pub image_outdated_replicas: Option<i32>,
     /// The instance type of the current template, if machines use a copy of it. Absent while the template is not resolved, and with other instancetypePolicy than Pin.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "instancetypeRef")]
     pub instancetype_ref: Option<VirtualMachinePoolStatusInstancetypeRef>,

@@ -81,6 +81,7 @@ fn pool_overview<P: ClientPlatform>(pool: &ParsedPool, stored: &Value) -> PoolOv
         updated: summary.map_or_else(|| count("updatedReplicas"), |summary| summary.updated),
         restart_pending: summary.map_or(0, |summary| summary.restart_pending),
         draining: summary.map_or(0, |summary| summary.draining),
+        image_outdated: summary.map_or(0, |summary| summary.image_outdated),
         revision: summary.map(|summary| summary.revision.to_string()).unwrap_or_default(),
         paused: P::is_paused(pool),
         state: read_published_phase(pool).map(|published| published.phase).unwrap_or_default(),

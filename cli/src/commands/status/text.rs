@@ -156,6 +156,9 @@ fn render_pool_header(status: &PoolOverview) -> String {
     if status.draining > 0 {
         let _ = write!(text, ", {} draining", status.draining);
     }
+    if status.image_outdated > 0 {
+        let _ = write!(text, ", {} from an earlier image", status.image_outdated);
+    }
     text.push('\n');
     if let Some(PublishedCounters { replicas, ready }) = status.published {
         let _ = writeln!(

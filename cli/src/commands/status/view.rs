@@ -35,6 +35,8 @@ pub(super) struct PoolOverview {
     pub(super) restart_pending: usize,
     /// Machines that drain.
     pub(super) draining: usize,
+    /// Machines with disks from earlier content of their source, as the controller published it.
+    pub(super) image_outdated: usize,
     /// The current revision.
     pub(super) revision: String,
     /// Whether the pool or its rollout is paused.

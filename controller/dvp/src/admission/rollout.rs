@@ -13,6 +13,9 @@ use vmpool_engine::draining::{DRAIN, DRAIN_FIELD, parse_drain};
 use vmpool_engine::healing::setting::{
     HEALING, HEALING_FIELD, HealingPolicy, parse_annotated_healing, parse_healing,
 };
+use vmpool_engine::image_refresh::{
+    IMAGE_REFRESH, IMAGE_REFRESH_FIELD, ImageRefresh, parse_image_refresh, parse_image_refresh_text,
+};
 use vmpool_engine::progress::{
     PROGRESS_DEADLINE, PROGRESS_DEADLINE_FIELD, parse_progress_deadline, parse_progress_deadline_text,
 };
@@ -23,7 +26,7 @@ use vmpool_engine::scale_up::provisioning_limit::{
 };
 
 use super::rule::Rule;
-use super::view::{ReviewedPool, json_at_path, json_field};
+use super::view::{ReviewedDiskTemplate, ReviewedPool, json_at_path, json_field};
 
 /// A field and its equivalent annotation.
 struct AnnotatedField {
@@ -185,6 +188,22 @@ const DEADLINE: AnnotatedField = AnnotatedField {
 const NO_DEADLINE: &str = "it is not a whole number of seconds from 1";
 const DEADLINES: &str = "use for example 1800, or remove it";
 
+const REFRESH: AnnotatedField = AnnotatedField {
+    path: &[IMAGE_REFRESH_FIELD],
+    annotation: IMAGE_REFRESH,
+    rule: Rule::ImageRefresh,
+    annotation_rule: Rule::ImageRefresh,
+    validate_field: |value| {
+        parse_image_refresh(value).is_err().then(|| InvalidValue::new(NO_REFRESH, REFRESHES))
+    },
+    parse_annotation: |text| match parse_image_refresh_text(text) {
+        Ok(refresh) => Ok(Value::from(refresh.as_str())),
+        Err(_) => Err(InvalidValue::new(NO_REFRESH, REFRESHES)),
+    },
+};
+const NO_REFRESH: &str = "it is not Off, Report or Recreate";
+const REFRESHES: &str = "use Report or Recreate, or remove it; in YAML, Off needs quotes";
+
 const PROVISIONING: AnnotatedField = AnnotatedField {
     path: &[MAX_PROVISIONING_FIELD],
     annotation: MAX_PROVISIONING,
@@ -270,7 +289,7 @@ fn recycle_value(policy: RecyclePolicy) -> Value {
     json!({ "maxLifetime": lifetime, "maxClaims": policy.max_claims, "jitter": policy.jitter })
 }
 
-const ANNOTATED_FIELDS: [AnnotatedField; 10] = [
+const ANNOTATED_FIELDS: [AnnotatedField; 11] = [
     MAX_UNAVAILABLE,
     PAUSED,
     REVISION,
@@ -281,6 +300,7 @@ const ANNOTATED_FIELDS: [AnnotatedField; 10] = [
     DRAINING,
     DEADLINE,
     RECYCLING,
+    REFRESH,
 ];
 
 /// The pinned revision.
@@ -343,6 +363,32 @@ pub(super) fn check_rollout_settings(
             warn_overridden_annotation(setting, new, warnings);
         }
     }
+    check_refresh_of_retained_disks(old, new, found);
+}
+
+/// Refuses to recreate machines for their images if no disk would be created again.
+fn check_refresh_of_retained_disks(
+    old: Option<ReviewedPool<'_>>,
+    new: ReviewedPool<'_>,
+    found: &mut RefusalCollector,
+) {
+    let recreates_in_vain = |pool: ReviewedPool<'_>| {
+        REFRESH.effective(pool) == ImageRefresh::Recreate.as_str()
+            && pool.disks().next().is_some()
+            && pool.disks().all(ReviewedDiskTemplate::retains)
+    };
+    if !recreates_in_vain(new) || old.is_some_and(recreates_in_vain) {
+        return;
+    }
+    let value = REFRESH.value(new);
+    let (path, value) = if value.is_null() {
+        (REFRESH.annotation_field(), new.annotation(IMAGE_REFRESH))
+    } else {
+        (REFRESH.field(), value)
+    };
+    let reason = "all disks of the pool are retained, so no machine would get a disk of the new image";
+    let way_out = "use Report, or set reclaim.onScaleDown of a disk template to Delete";
+    found.refuse(Rule::ImageRefresh, path, value, reason, way_out);
 }
 
 /// Warns if an annotation has no effect because the field is set.

@@ -9,6 +9,7 @@ use vmpool_api::enums::RunPolicy;
 use vmpool_api::{annotations, labels};
 use vmpool_engine::Machine;
 use vmpool_engine::draining::Draining;
+use vmpool_engine::image_refresh::read_disk_sources;
 use vmpool_engine::limits;
 use vmpool_engine::model::{DetachedDisk, DiskRef, MachineActivity, StartHealth};
 use vmpool_engine::protection::Protection;
@@ -62,6 +63,7 @@ pub(crate) fn read_machine(object: &DvpMachineObject) -> Machine {
         detached: detached_disks(&map, &disks),
         protection: Protection::read(metadata.annotations.as_ref()),
         draining: Draining::read(metadata.annotations.as_ref()),
+        disk_sources: read_disk_sources(metadata.annotations.as_ref()).map(intern_text),
         recycling: RecycleFacts::read(metadata.annotations.as_ref()),
         disks,
         ..Machine::blank(object_id(metadata))

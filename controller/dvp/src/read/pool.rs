@@ -9,6 +9,7 @@ use vmpool_api::{GoDuration, Quantity, annotations};
 use vmpool_engine::condition::StatusCondition;
 use vmpool_engine::draining;
 use vmpool_engine::healing::setting::read_healing;
+use vmpool_engine::image_refresh::read_image_refresh;
 use vmpool_engine::limits;
 use vmpool_engine::model::{ObjectId, PoolDiskTemplate, PublishedStatus, ScaleDownPolicy};
 use vmpool_engine::progress::read_progress_deadline;
@@ -93,6 +94,8 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
     let healing = read_healing(&spec.healing, object.metadata.annotations.as_ref(), &mut invalid_settings);
     let drain_timeout =
         draining::read_drain(&spec.drain, object.metadata.annotations.as_ref(), &mut invalid_settings);
+    let image_refresh =
+        read_image_refresh(&spec.image_refresh, object.metadata.annotations.as_ref(), &mut invalid_settings);
     let recycle = read_recycle(&spec.recycle, object.metadata.annotations.as_ref(), &mut invalid_settings);
     validation_errors.truncate(limits::VALIDATION_ERRORS);
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
@@ -113,6 +116,7 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         healing,
         storage_classes: read_storage_classes(spec),
         drain_timeout,
+        image_refresh,
         recycle,
         rollout,
         disks,
@@ -229,6 +233,7 @@ fn published_status(status: &DvpPoolStatus, pool: &ObjectId) -> PublishedStatus 
             updated: status.updated_replicas?,
             restart_pending: status.restart_pending_replicas?,
             draining: status.draining_replicas.unwrap_or_default(),
+            image_outdated: status.image_outdated_replicas.unwrap_or_default(),
             next_number: status.next_machine_number,
             healed: 0,
             revision: RevisionId::from(status.desired_template_hash.as_deref()?),

@@ -3,6 +3,7 @@ use std::time::Duration;
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_api::labels;
+use vmpool_engine::image_refresh::ImageRefresh;
 use vmpool_engine::model::{
     DetachedDisk, DiskAnnotations, DiskState, DisruptionBudget, Lifetime, MachineActivity, PoolDiskTemplate,
     RequestedRevision, RolloutPolicy, StoredTime,
@@ -583,6 +584,21 @@ fn objects_that_make_no_sense_are_read_all_the_same(#[case] body: Value) {
 
 mod limits;
 mod problems;
+
+#[rstest]
+#[case::none(json!({}), json!({}), ImageRefresh::Off, 0)]
+#[case::field(json!({ "imageRefresh": "Report" }), json!({ "vmpool.dev/image-refresh": "no" }), ImageRefresh::Report, 0)]
+#[case::annotation(json!({}), json!({ "vmpool.dev/image-refresh": "Recreate" }), ImageRefresh::Recreate, 0)]
+#[case::unreadable(json!({ "imageRefresh": false }), json!({}), ImageRefresh::Off, 1)]
+fn the_setting_of_image_refresh_is_read(
+    #[case] spec: Value,
+    #[case] annotations: Value,
+    #[case] expected: ImageRefresh,
+    #[case] messages: usize,
+) {
+    let pool = pool(&spec, &annotations);
+    assert_eq!((pool.image_refresh, pool.invalid_settings.len()), (expected, messages));
+}
 
 #[rstest]
 #[case::none(json!({}), json!({}), None, 0)]

@@ -12,6 +12,7 @@ use super::budget::uses_budget;
 use super::hooks::Draining;
 use super::mark::{DrainMark, DrainReason};
 use crate::ids::Uid;
+use crate::image_refresh::may_become_outdated;
 use crate::model::{Machine, Restarts};
 use crate::plan::action::{ApplyStage, PoolAction};
 use crate::plan::blocker::Blocker;
@@ -149,7 +150,8 @@ impl<'a> DrainPlanner<'a> {
             DrainReason::Recycling => {
                 machine.is_protected(observed.now)
                     || self.has_surplus
-                    || find_recycle_cause(observed.pool, machine, observed.now).is_none()
+                    || find_recycle_cause(observed, machine).is_none()
+                        && !may_become_outdated(observed, machine)
             }
         }
     }

@@ -210,6 +210,9 @@ pub struct Machine {
     pub protection: Option<Arc<Protection>>,
     /// What its annotations say about draining; `None` if they say nothing.
     pub draining: Option<Arc<Draining>>,
+    /// From which content its disks were created, as
+    /// [`read_disk_sources`](crate::image_refresh::read_disk_sources) reads it. `None` if it is not recorded.
+    pub disk_sources: Option<Arc<str>>,
     /// What its annotations say about its replacement; `None` if they say nothing.
     pub recycling: Option<Arc<RecycleFacts>>,
     /// What it refers to outside the pool, such as pinned copies.
@@ -274,6 +277,7 @@ impl Machine {
             waits_for_storage: false,
             protection: None,
             draining: None,
+            disk_sources: None,
             recycling: None,
             references: MachineReferences::none(),
             volumes: Arc::default(),

@@ -13,6 +13,7 @@ use crate::draining;
 use crate::failure::{FailureReason, PoolFailure, summarize_messages};
 use crate::healing::setting::{HealingPolicy, START_TIMEOUT};
 use crate::ids::ObjectId;
+use crate::image_refresh::{DiskContents, ImageRefresh};
 use crate::model::disk::{Disk, DiskState};
 use crate::model::exclusion::Exclusion;
 use crate::model::machine::{Machine, Selectable};
@@ -388,6 +389,10 @@ pub struct PoolSpec {
     pub max_protection: Duration,
     /// After how long without progress the pool is stalled.
     pub progress_deadline: Duration,
+    /// What the controller does if a source of the disks leads to other content.
+    pub image_refresh: ImageRefresh,
+    /// What the sources of the disks lead to now; empty if the controller does not follow them.
+    pub disk_contents: DiskContents,
     /// How many machines may provision at the same time; `None` for any number.
     pub max_provisioning: Option<ProvisioningLimit>,
     /// The storage classes that the templates of disks name, each once; an empty name for templates without
@@ -453,6 +458,8 @@ impl PoolSpec {
             healing: None,
             max_protection: protection::DEFAULT_MAXIMUM,
             progress_deadline: progress::DEFAULT_DEADLINE,
+            image_refresh: ImageRefresh::default(),
+            disk_contents: DiskContents::new(),
             max_provisioning: None,
             storage_classes: Arc::default(),
             drain_timeout: draining::DEFAULT_TIMEOUT,
@@ -652,6 +659,8 @@ pub struct StatusSummary {
     pub restart_pending: usize,
     /// Live machines that drain.
     pub draining: usize,
+    /// Live machines with disks from other content than the sources of the pool lead to.
+    pub image_outdated: usize,
     /// The machine number from which a new leader goes on; `None` if the platform names machines by ordinals,
     /// or if the definition of pools does not keep it.
     pub next_number: Option<u64>,

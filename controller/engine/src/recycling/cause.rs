@@ -9,6 +9,8 @@ pub enum RecycleCause {
     Lifetime,
     /// It was claimed as often as its pool allows.
     Claims,
+    /// Its disks are from earlier content of their source.
+    Image,
     /// The owner of a hook released it for a step that does not follow any more.
     Released,
 }
@@ -20,6 +22,7 @@ impl RecycleCause {
             Self::Requested => "because its replacement was requested",
             Self::Lifetime => "because it reached recycle.maxLifetime",
             Self::Claims => "because it was claimed recycle.maxClaims times",
+            Self::Image => "because its image has other content",
             Self::Released => "because its hooks released it",
         }
     }

@@ -5,19 +5,26 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::cause::RecycleCause;
+use crate::image_refresh::{ImageRefresh, is_outdated_by_image};
 use crate::model::{Machine, Pool};
+use crate::plan::observed::ObservedPool;
 
 /// Why the machine is due; `None` if it is not. What hooks released is no part of this answer.
-pub(crate) fn find_recycle_cause(pool: &Pool, machine: &Machine, now: Timestamp) -> Option<RecycleCause> {
+pub(crate) fn find_recycle_cause(observed: &ObservedPool<'_>, machine: &Machine) -> Option<RecycleCause> {
+    let pool = observed.pool;
     let is_requested =
         || machine.recycling.as_ref().and_then(|known| known.requested) > Some(machine.created);
+    let is_too_old =
+        || find_remaining_lifetime(pool, machine, observed.now).is_some_and(|left| left.is_zero());
     if is_requested() {
         Some(RecycleCause::Requested)
     } else if !pool.has_claims_left(machine) {
         Some(RecycleCause::Claims)
+    } else if is_too_old() {
+        Some(RecycleCause::Lifetime)
     } else {
-        let left = find_remaining_lifetime(pool, machine, now)?;
-        left.is_zero().then_some(RecycleCause::Lifetime)
+        let recreates = pool.image_refresh == ImageRefresh::Recreate;
+        (recreates && is_outdated_by_image(observed, machine)).then_some(RecycleCause::Image)
     }
 }
 

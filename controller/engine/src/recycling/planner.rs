@@ -76,14 +76,16 @@ fn find_due_machines<'a>(
             continue;
         }
         let released = || drains.is_released(machine).then_some(RecycleCause::Released);
-        match find_recycle_cause(pool, machine, observed.now).or_else(released) {
+        match find_recycle_cause(observed, machine).or_else(released) {
             Some(cause) => due.push(DueMachine { machine, cause }),
             None => {
                 next = next.into_iter().chain(find_remaining_lifetime(pool, machine, observed.now)).min();
             }
         }
     }
-    if let Some(next) = next {
+    // When one more source counts, machines with its earlier content are due.
+    let settled = observed.memory.contents.next_settled(observed.uptime);
+    if let Some(next) = next.into_iter().chain(settled).min() {
         plan.requeue_in(next);
     }
     due

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::admission_policy::{ModelAdmissionPolicy, TakenObjects};
+use super::images::ModelImages;
 use super::instances::ModelStorage;
 use super::retained_disks::RetainedDisks;
 use super::revisions::ModelRevisions;
@@ -50,7 +51,7 @@ pub(super) struct RequestBasis {
 }
 
 /// One state of the pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PoolHistoryEntry {
     desired: usize,
     scale_down_policy: ScaleDownPolicy,
@@ -61,6 +62,8 @@ pub(super) struct PoolHistoryEntry {
     max_unhealthy: Option<usize>,
     /// When the controller replaces machines.
     recycle: RecyclePolicy,
+    /// What a machine records of its disks, and whether the controller replaces machines with another record.
+    images: ModelImages,
 }
 
 impl PoolHistoryEntry {
@@ -72,12 +75,18 @@ impl PoolHistoryEntry {
             provisioning_limit: pool.max_provisioning.map(|limit| limit.of(pool.desired)),
             max_unhealthy: pool.healing.map(|healing| healing.ceiling(pool.desired)),
             recycle: pool.recycle,
+            images: ModelImages::of(pool),
         }
     }
 
     /// When the controller replaces machines.
     pub(super) fn recycle(&self) -> RecyclePolicy {
         self.recycle
+    }
+
+    /// The images of the pool.
+    pub(super) fn images(&self) -> &ModelImages {
+        &self.images
     }
 
     /// How many machines may provision at the same time; `None` without a limit.
@@ -291,6 +300,7 @@ impl Api {
             disks: disks.collect(),
             boot_disk: draft.disks.first().map(|disk| disk.name.clone()),
             devices_ready: true,
+            disk_sources: self.history[basis.pool].images.record.clone(),
             restarts_itself: !self.has_instances(),
             has_finalizer: self.has_instances(),
             ..Machine::blank(ObjectId::new(&draft.name, &uid))

@@ -9,6 +9,7 @@ use super::disk_steps::DiskStep;
 use super::step::SimulationStep;
 use super::world::{EngineSimulation, summarize_plan};
 use crate::condition::ConditionType;
+use crate::image_refresh::ImageRefresh;
 use crate::model::{MachineActivity, Naming, ObjectId};
 use crate::{ComputedStatus, Plan};
 
@@ -83,6 +84,10 @@ impl EngineSimulation {
                 format!("{} lacks labels", machine.id)
             })?;
         }
+        let is_refreshed = pool.image_refresh != ImageRefresh::Recreate || status.summary.image_outdated == 0;
+        check_invariant(may_exceed || is_refreshed, || {
+            format!("{} machines have disks from earlier images", status.summary.image_outdated)
+        })?;
         let foreign = self.api.machines.objects.values().filter(|seen| seen.facts.owner.is_none());
         for machine in foreign.map(|seen| &seen.facts) {
             let labelled = machine.pool_uid_label.is_some();

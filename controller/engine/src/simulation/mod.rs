@@ -23,6 +23,7 @@ mod disk_steps;
 mod exploration;
 mod healing;
 mod hooks;
+mod images;
 mod instances;
 mod other_writers;
 mod platform;

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::api::{Api, BrokenInvariant, PoolHistoryEntry, RequestBasis, RequestRefusal, check_invariant};
+use super::images::contents_after;
 use super::world::EngineSimulation;
 use crate::draining::Draining;
+use crate::image_refresh::{DiskContents, ImageRefresh, SETTLING_TIME};
 use crate::ledger::VersionedFacts;
 use crate::model::{Machine, MachineActivity, ObjectId, Uid};
 use crate::plan::DeleteReason;
@@ -28,10 +30,16 @@ enum RecycleStep {
     Age,
     /// The pool has no limits.
     RemoveLimits,
+    /// The images of the pool get other content, and the pool replaces machines for it.
+    ChangeImages,
+    /// The content of the images has lasted long enough to count.
+    SettleImages,
+    /// The pool does not follow its images.
+    ForgetImages,
 }
 
 impl RecycleStep {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 15] = [
         Self::Request,
         Self::Request,
         Self::Request,
@@ -42,6 +50,11 @@ impl RecycleStep {
         Self::LimitClaims,
         Self::Age,
         Self::RemoveLimits,
+        Self::ChangeImages,
+        Self::ChangeImages,
+        Self::SettleImages,
+        Self::SettleImages,
+        Self::ForgetImages,
     ];
 }
 
@@ -67,7 +80,8 @@ impl Api {
         let requested = machine.recycling.as_ref().and_then(|facts| facts.requested);
         let age = self.timestamp().duration_since(machine.created).unsigned_abs();
         let mut limits = self.history.iter().map(PoolHistoryEntry::recycle);
-        requested.is_some_and(|requested| requested > machine.created)
+        self.history.iter().any(|entry| entry.images().replaces(machine))
+            || requested.is_some_and(|requested| requested > machine.created)
             || limits.any(|limits| {
                 let claims = limits.max_claims.is_some_and(|most| machine.claims() >= most);
                 claims || limits.max_lifetime.is_some() && age >= SHORTEST_LIFETIME
@@ -139,7 +153,33 @@ impl EngineSimulation {
                 self.in_flight.clear();
             }
             RecycleStep::RemoveLimits => limit(self, RecyclePolicy::default()),
+            RecycleStep::ChangeImages => self.change_images(ImageRefresh::Recreate),
+            RecycleStep::SettleImages => self.settle_images(),
+            RecycleStep::ForgetImages => self.forget_images(),
         }
+    }
+
+    /// The images of the pool get other content, and the pool follows them with this mode.
+    fn change_images(&mut self, refresh: ImageRefresh) {
+        let (changes, now) = (self.api.history.len(), self.api.now);
+        self.api.edit_pool(|pool| {
+            pool.image_refresh = refresh;
+            pool.disk_contents = contents_after(pool, changes, now);
+        });
+    }
+
+    /// The pool does not follow its images any more.
+    fn forget_images(&mut self) {
+        self.api.edit_pool(|pool| {
+            pool.image_refresh = ImageRefresh::Off;
+            pool.disk_contents = DiskContents::new();
+        });
+    }
+
+    /// Enough time passes that the content of the images counts.
+    fn settle_images(&mut self) {
+        self.api.now += SETTLING_TIME;
+        self.in_flight.clear();
     }
 
     /// I21: the replacements of a plan make no more machines unavailable than the budget allows, as far as

@@ -35,6 +35,8 @@ rules! {
     ReservedKeys "K24" Invalid Template "Labels and annotations of machines do not use the prefix vmpool.dev, except vmpool.dev/refresh-instancetype";
     MaxProtection "K25" Invalid Part "maxProtection is a duration from 1m to 720h";
     ProgressDeadline "K50" Invalid Part "progressDeadlineSeconds is a number of seconds from 1";
+    ImageRefresh "K56" Invalid Part "imageRefresh is Off, Report or Recreate, and not Recreate if statePreservation \
+    retains the disks";
     MaxProvisioning "K48" Invalid Part "maxProvisioning is a number from 1, or a percentage from 1% to 100%";
     PolicyChanged "K26" Invalid Update "instancetypePolicy does not change while the pool has machines";
     MachineRejected "K27" Invalid Template "The API server accepts a machine of the pool, which the webhook creates as a \

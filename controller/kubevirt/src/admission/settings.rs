@@ -6,6 +6,9 @@ use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
 use vmpool_api::{DurationError, GoDuration, Share, ShareError};
 use vmpool_engine::draining::{DRAIN, DRAIN_FIELD, parse_drain};
 use vmpool_engine::healing::setting::{HEALING, HEALING_FIELD, parse_annotated_healing, parse_healing};
+use vmpool_engine::image_refresh::{
+    IMAGE_REFRESH, IMAGE_REFRESH_FIELD, ImageRefresh, parse_image_refresh, parse_image_refresh_text,
+};
 use vmpool_engine::progress::{
     PROGRESS_DEADLINE, PROGRESS_DEADLINE_FIELD, parse_progress_deadline, parse_progress_deadline_text,
 };
@@ -17,16 +20,18 @@ use vmpool_engine::scale_up::provisioning_limit::{
 use vmpool_instancetype::pins::policy::{self, InstancetypePolicy};
 use vmpool_platform::value::{json_at_path, json_field};
 
+use super::super::read::read_pool_settings;
 use super::super::{annotated_names, history_limit};
 use super::findings::Findings;
 use super::pool::KubeVirtPoolView;
 use super::rule::Rule;
 
 /// The fields of the spec that this version of vmpool knows.
-const KNOWN: [&str; 17] = [
+const KNOWN: [&str; 18] = [
     "autohealing",
     DRAIN_FIELD,
     HEALING_FIELD,
+    IMAGE_REFRESH_FIELD,
     "instancetypePolicy",
     MAX_PROTECTION_FIELD,
     MAX_PROVISIONING_FIELD,
@@ -102,6 +107,61 @@ pub(super) fn check_progress_deadline(
     let before = old.map(|old| old.annotation(PROGRESS_DEADLINE));
     let is_valid = annotation.as_str().is_some_and(|text| parse_progress_deadline_text(text).is_ok());
     check(format!("metadata.annotations[{PROGRESS_DEADLINE}]"), annotation, before, is_valid);
+}
+
+/// The field and the annotation of image refresh, as far as they change.
+pub(super) fn check_image_refresh(
+    old: Option<KubeVirtPoolView<'_>>,
+    new: KubeVirtPoolView<'_>,
+    findings: &mut Findings,
+) {
+    let mut check = |path: String, value: &Value, before: Option<&Value>, is_valid: bool| {
+        if !(value.is_null() || before == Some(value) || is_valid) {
+            let way_out = "use Report or Recreate, or remove it; in YAML, Off needs quotes";
+            findings.refuse(Rule::ImageRefresh, path, value, "it is not Off, Report or Recreate", way_out);
+        }
+    };
+    let (field, annotation) = (new.part(IMAGE_REFRESH_FIELD), new.annotation(IMAGE_REFRESH));
+    let before = old.map(|old| old.part(IMAGE_REFRESH_FIELD));
+    check(format!("spec.{IMAGE_REFRESH_FIELD}"), field, before, parse_image_refresh(field).is_ok());
+    let before = old.map(|old| old.annotation(IMAGE_REFRESH));
+    let is_valid = annotation.as_str().is_some_and(|text| parse_image_refresh_text(text).is_ok());
+    check(format!("metadata.annotations[{IMAGE_REFRESH}]"), annotation, before, is_valid);
+    check_refresh_of_preserved_storage(old, new, findings);
+}
+
+/// Refuses to recreate machines for their images if the next machine gets the storage of the former one.
+fn check_refresh_of_preserved_storage(
+    old: Option<KubeVirtPoolView<'_>>,
+    new: KubeVirtPoolView<'_>,
+    findings: &mut Findings,
+) {
+    if !recreates_in_vain(new) || old.is_some_and(recreates_in_vain) {
+        return;
+    }
+    let field = new.part(IMAGE_REFRESH_FIELD);
+    let (path, value) = if field.is_null() {
+        (format!("metadata.annotations[{IMAGE_REFRESH}]"), new.annotation(IMAGE_REFRESH))
+    } else {
+        (format!("spec.{IMAGE_REFRESH_FIELD}"), field)
+    };
+    let reason =
+        "statePreservation retains the storage of the pool, so no machine would get a disk of the new image";
+    let way_out = "use Report, or set statePreservation to Disabled";
+    findings.refuse(Rule::ImageRefresh, path, value, reason, way_out);
+}
+
+/// Whether the pool recreates machines for their images, and preserves all their storage.
+fn recreates_in_vain(pool: KubeVirtPoolView<'_>) -> bool {
+    let (field, annotation) = (pool.part(IMAGE_REFRESH_FIELD), pool.annotation(IMAGE_REFRESH));
+    let refresh = match field {
+        Value::Null => annotation.as_str().and_then(|text| parse_image_refresh_text(text).ok()),
+        field => parse_image_refresh(field).ok(),
+    };
+    let settings = read_pool_settings(pool.spec());
+    refresh == Some(ImageRefresh::Recreate)
+        && settings.scale_in.preservation != StatePreservation::Disabled
+        && !settings.data_volume_templates.is_empty()
 }
 
 /// The field and the annotation that limit provisioning, as far as they change.

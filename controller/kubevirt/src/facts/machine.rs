@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use vmpool_api::kubevirt::annotations::STORAGE_REVISION;
 use vmpool_api::kubevirt::values::{PrintableStatus, RunStrategy};
 use vmpool_engine::draining::Draining;
+use vmpool_engine::image_refresh::read_disk_sources;
 use vmpool_engine::model::{MachineActivity, MachineReferences, Selectable, StartHealth};
 use vmpool_engine::protection::Protection;
 use vmpool_engine::recycling::RecycleFacts;
@@ -75,6 +76,7 @@ pub(crate) fn read_machine(object: &KubeVirtMachineObject) -> Machine {
         references: REFERENCES.get(&object.references, || Arc::new(object.references.clone())),
         protection,
         draining: Draining::read(metadata.annotations.as_ref()),
+        disk_sources: read_disk_sources(metadata.annotations.as_ref()).map(intern_text),
         recycling: RecycleFacts::read(metadata.annotations.as_ref()),
         ..Machine::blank(id)
     }

@@ -1,5 +1,6 @@
 use rstest::rstest;
 use serde_json::{Value, json};
+use vmpool_engine::image_refresh::ImageRefresh;
 use vmpool_engine::model::{Machine, MachineActivity, ObjectId, Selectable, StartHealth};
 use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::scale_up::provisioning_limit::ProvisioningLimit;
@@ -499,6 +500,26 @@ fn an_instance_is_unavailable(#[case] edit: Value) {
 fn a_guest_has_shut_down_by_itself(#[case] edit: Value, #[case] expected: bool) {
     let object = edited(fixtures::recorded_instance(), &edit);
     assert_eq!(read_instance(&serde_json::from_value(object).unwrap()).ended, expected);
+}
+
+#[rstest]
+#[case::none(Value::Null, None, ImageRefresh::Off, 0)]
+#[case::field(json!("Report"), Some("no"), ImageRefresh::Report, 0)]
+#[case::annotation(Value::Null, Some("Recreate"), ImageRefresh::Recreate, 0)]
+#[case::unreadable(json!(false), None, ImageRefresh::Off, 1)]
+fn the_setting_of_image_refresh_is_read(
+    #[case] field: Value,
+    #[case] annotation: Option<&str>,
+    #[case] expected: ImageRefresh,
+    #[case] messages: usize,
+) {
+    let mut object = fixtures::recorded_pool();
+    object["spec"]["imageRefresh"] = field;
+    if let Some(text) = annotation {
+        object["metadata"]["annotations"]["vmpool.dev/image-refresh"] = json!(text);
+    }
+    let pool = read_pool(&serde_json::from_value(object).unwrap());
+    assert_eq!((pool.image_refresh, pool.invalid_settings.len()), (expected, messages));
 }
 
 #[rstest]

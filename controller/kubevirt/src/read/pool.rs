@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use vmpool_api::kubevirt::values::StatePreservation;
+use vmpool_engine::image_refresh::IMAGE_REFRESH_FIELD;
 use vmpool_engine::limits;
 use vmpool_engine::model::{DisruptionBudget, ObjectId, StorageTemplate};
 use vmpool_engine::progress::PROGRESS_DEADLINE_FIELD;
@@ -62,6 +63,8 @@ pub struct PoolSettings {
     pub healing: Value,
     /// `spec.drain`, raw: it is read together with the annotation.
     pub drain: Value,
+    /// `spec.imageRefresh`, raw: it is read together with the annotation.
+    pub image_refresh: Value,
     /// `spec.recycle`, raw: it is read together with the annotation.
     pub recycle: Value,
     /// `spec.revisionHistoryLimit`, raw: it is read together with the annotation.
@@ -147,6 +150,7 @@ fn read_settings_with_errors(
         max_provisioning: spec[MAX_PROVISIONING_FIELD].clone(),
         healing: spec["healing"].clone(),
         drain: spec["drain"].clone(),
+        image_refresh: spec[IMAGE_REFRESH_FIELD].clone(),
         recycle: spec[RECYCLE_FIELD].clone(),
         history_limit: spec[history_limit::FIELD].clone(),
         scale_in: strategy::read_scale_in_strategy(&spec["scaleInStrategy"], &mut messages),

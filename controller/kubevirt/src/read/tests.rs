@@ -42,6 +42,7 @@ fn a_recorded_pool_is_read_with_the_defaults() {
             max_unavailable: DisruptionBudget::Percent(100),
             healing: Value::Null,
             drain: Value::Null,
+            image_refresh: Value::Null,
             recycle: Value::Null,
             max_protection: Value::Null,
             progress_deadline: Value::Null,

@@ -6,6 +6,7 @@ mod disks;
 mod draining;
 mod failures;
 mod healing;
+mod image_refresh;
 mod kubevirt;
 mod leaders;
 mod limits;

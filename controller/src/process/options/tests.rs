@@ -121,6 +121,12 @@ fn flags_become_settings() {
     let arguments = ["--feature-gates=ProvisioningLimit=true", "--max-provisioning-per-storage-class=7"];
     let settings = parse(&arguments).unwrap().settings().unwrap();
     assert_eq!((settings.limits_provisioning, settings.max_provisioning_per_class), (true, 7));
+    assert_eq!(parse(&[]).unwrap().image_refresh().unwrap(), None, "the feature gate is off by default");
+    let arguments = ["--feature-gates=ImageRefresh=true", "--image-namespaces=images,golden"];
+    let refresh = parse(&arguments).unwrap().image_refresh().unwrap().unwrap();
+    assert_eq!(refresh.namespaces.into_iter().collect::<Vec<_>>(), ["golden", "images"]);
+    let error = parse(&["--image-namespaces=images"]).unwrap().image_refresh().unwrap_err();
+    assert_eq!(error.to_string(), "--image-namespaces requires the feature gate ImageRefresh");
     let arguments = ["--reservation-timeout=3s", "--disk-collection-grace=2s"];
     let settings = parse(&arguments).unwrap().settings().unwrap();
     assert_eq!(settings.reservation_timeout, Duration::from_secs(3));

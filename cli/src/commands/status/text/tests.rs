@@ -243,6 +243,14 @@ fn a_draining_machine_shows_its_hooks_and_its_deadline() {
 }
 
 #[test]
+fn machines_from_an_earlier_image_are_counted() {
+    let mut pool = status();
+    pool.image_outdated = 2;
+    let text = plain_text(&pool, TextExtent::Screen);
+    assert!(text.contains(", 2 from an earlier image\n"), "{text}");
+}
+
+#[test]
 fn a_machine_shows_the_request_to_replace_it() {
     let mut pool = status();
     let requested = Some(Timestamp::from_second(8200).unwrap());

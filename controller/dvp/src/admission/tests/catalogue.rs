@@ -283,6 +283,10 @@ pub(super) fn rule_examples() -> Vec<RuleExample> {
                 json!({ "vmpool.dev/recycle": r#"{"maxLifetime": "1m"}"# }),
             ),
         ),
+        create(
+            Rule::ImageRefresh,
+            with(pool(), "/metadata/annotations", json!({ "vmpool.dev/image-refresh": "Always" })),
+        ),
         create(Rule::RolloutAnnotation, with(pool(), "/metadata/annotations", json!({ PAUSED: "yes" }))),
         update(
             Rule::RolloutContradiction,

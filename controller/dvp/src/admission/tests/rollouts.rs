@@ -150,6 +150,28 @@ fn the_limit_on_provisioning_is_a_share(#[case] value: Value, #[case] allowed: b
     assert_eq!(refused(&World::complete().create(&limited)), expected);
 }
 
+#[test]
+fn machines_are_not_recreated_for_their_images_if_all_disks_are_retained() {
+    let recreates = with(pool(), "/spec/imageRefresh", json!("Recreate"));
+    assert_eq!(refused(&World::complete().create(&recreates)), None);
+    let disks = pool()["spec"]["virtualDiskTemplates"].as_array().map_or(0, Vec::len);
+    let retained = (0..disks).fold(pool(), |pool, disk| {
+        let path = format!("/spec/virtualDiskTemplates/{disk}/reclaim");
+        with(pool, &path, json!({ "onScaleDown": "Retain" }))
+    });
+    assert_eq!(
+        refused(&World::complete().create(&with(retained.clone(), "/spec/imageRefresh", json!("Report")))),
+        None
+    );
+    let in_vain = with(retained.clone(), "/spec/imageRefresh", json!("Recreate"));
+    assert_eq!(refused(&World::complete().create(&in_vain)), Some(Rule::ImageRefresh));
+    let annotated =
+        with(retained.clone(), "/metadata/annotations", json!({ "vmpool.dev/image-refresh": "Recreate" }));
+    assert_eq!(refused(&World::complete().update(&retained, &annotated)), Some(Rule::ImageRefresh));
+    let later = with(in_vain.clone(), "/spec/replicas", json!(4));
+    assert_eq!(refused(&World::complete().update(&in_vain, &later)), None, "an existing pool can change");
+}
+
 /// Held by the field, and held by the annotation with an unchanged spec.
 fn held() -> [Value; 2] {
     [rollout(json!({ "revision": ID })), annotated(pool(), REVISION, ID)]

@@ -423,6 +423,42 @@ fn the_progress_deadline_is_checked_when_it_changes() {
 }
 
 #[test]
+fn image_refresh_is_checked_when_it_changes() {
+    let annotated =
+        |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/image-refresh": text }));
+    let (good, bad) = (annotated("Report"), annotated("Always"));
+    assert_eq!(refused(&create(&good)), []);
+    assert_eq!(refused(&judge(Some(&good), &bad)), [Rule::ImageRefresh], "without a change of the spec");
+    assert_eq!(refused(&judge(Some(&bad), &bad)), []);
+    let field = |value: Value| with(pool(), "/spec/imageRefresh", value);
+    for bad in [json!("always"), json!(false), json!("")] {
+        assert_eq!(refused(&create(&field(bad.clone()))), [Rule::ImageRefresh], "{bad}");
+    }
+    for good in ["Off", "Report", "Recreate"] {
+        assert_eq!(refused(&create(&field(json!(good)))), [], "{good}");
+    }
+}
+
+#[test]
+fn machines_with_preserved_storage_are_not_recreated_for_their_images() {
+    let preserved = |strategy: &str, preservation: &str| {
+        let strategy = json!({ strategy: { "statePreservation": preservation } });
+        let templates = json!([{ "metadata": { "name": "root" }, "spec": { "storage": {},
+            "sourceRef": { "kind": "DataSource", "name": "debian" } } }]);
+        let pool = with(pool(), "/spec/virtualMachineTemplate/spec/dataVolumeTemplates", templates);
+        with(pool, "/spec/scaleInStrategy", strategy)
+    };
+    let recreates = |pool: Value| with(pool, "/spec/imageRefresh", json!("Recreate"));
+    let is_refused = |verdict: &AdmissionVerdict| refused(verdict).contains(&Rule::ImageRefresh);
+    assert!(is_refused(&create(&recreates(preserved("proactive", "Offline")))));
+    assert!(!is_refused(&create(&recreates(preserved("proactive", "Disabled")))));
+    let kept = recreates(preserved("opportunistic", "Offline"));
+    assert!(is_refused(&judge(Some(&preserved("opportunistic", "Offline")), &kept)));
+    let later = with(kept.clone(), "/spec/replicas", json!(7));
+    assert!(!is_refused(&judge(Some(&kept), &later)), "an existing pool can change");
+}
+
+#[test]
 fn the_longest_protection_is_checked_when_it_changes() {
     let limited =
         |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/max-protection": text }));
