@@ -29,6 +29,10 @@ const KEPT: [&str; 8] = [
 const REMOVAL_RECORDS: [&str; 2] =
     ["vmpool.virtualization.deckhouse.io/scale-down-targets", "vmpool.pool.kubevirt.io/scale-in-targets"];
 
+/// The label with the revision in effect. The stored rollout waits for restarts. A new platform simulator
+/// does not remember them and reports none, so the controller records the revision.
+const REVISION_IN_EFFECT: &str = "vmpool.virtualization.deckhouse.io/template-hash";
+
 /// A world after an upgrade.
 struct Upgrade {
     stored: Vec<Value>,
@@ -120,6 +124,9 @@ impl Upgrade {
             let mut object = object.clone();
             let metadata = object["metadata"].as_object_mut().expect("an object has metadata");
             metadata.remove("resourceVersion");
+            if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+                labels.remove(REVISION_IN_EFFECT);
+            }
             object.as_object_mut().expect("an object").remove("status");
             object
         };
