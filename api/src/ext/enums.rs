@@ -92,7 +92,8 @@ api_enum! {
 }
 
 api_enum! {
-    /// `spec.imageRefresh` of a pool: what the controller does if a source of the disks leads to other content.
+    /// `spec.imageRefresh` of a pool: what the controller does if a source of the disks leads to other
+    /// content.
     ImageRefreshMode ("mode of image refresh") {
         /// It does not follow the sources.
         Off,

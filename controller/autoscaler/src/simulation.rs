@@ -145,7 +145,8 @@ impl ReplayedDemand<'_> {
         let seconds = match self.until {
             Some(until) if until < last => return Err(ReplayError::Outside),
             Some(until) => seconds_since(begin, until),
-            // The last claim may wait for the start of a machine, and the last machine leaves after the delay.
+            // The last claim may wait for the start of a machine, and the last machine leaves after the
+            // delay.
             None => [longest, self.start_time, tail]
                 .into_iter()
                 .fold(until_last, Duration::saturating_add)

@@ -59,7 +59,8 @@ status_texts!(
         /// Present and True while machines of a pool with such a limit no longer count for it, because they
         /// have not been ready for too long.
         StartOverdue => "StartOverdue",
-        /// Present and True while machines have disks from other content than the sources of the pool lead to.
+        /// Present and True while machines have disks from other content than the sources of the pool lead
+        /// to.
         ImageOutdated => "ImageOutdated",
         /// Present and True while the pool is paused.
         ReplicaPaused => "ReplicaPaused",

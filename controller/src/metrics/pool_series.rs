@@ -199,8 +199,8 @@ metric_table!(
         machines: Family<PoolMachineLabels, Gauge> = "vmpool_pool_machines" in "machines";
         /// Machines of the pool that drain, as of the last pass; no series without any.
         draining: Family<PoolDiskLabels, Gauge> = "vmpool_pool_draining" in "machines";
-        /// Machines of the pool with disks from earlier content of their source, as of the last pass; no series
-        /// without any. Only with the feature gate ImageRefresh.
+        /// Machines of the pool with disks from earlier content of their source, as of the last pass; no
+        /// series without any. Only with the feature gate ImageRefresh.
         image_outdated: Family<PoolDiskLabels, Gauge> = "vmpool_pool_image_outdated" in "machines";
         /// Free disks of each pool, as of the last pass.
         free_disks: Family<PoolDiskLabels, Gauge> = "vmpool_pool_free_disks" in "disks";

@@ -1,7 +1,7 @@
 //! What the sources of disks lead to, as the watches show it.
 //!
-//! A pool is woken when an object on the way from one of its disk templates to the content changes. It does not
-//! poll. A source in another namespace counts only if the settings name that namespace.
+//! A pool is woken when an object on the way from one of its disk templates to the content changes. It does
+//! not poll. A source in another namespace counts only if the settings name that namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use kube::Resource as _;
 use serde_json::Value;
 use vmpool_platforms::{KubeVirt, Platform, ReferencedObject};
 
@@ -67,17 +68,21 @@ async fn find_pool_exporter<P: Platform>(
             name: name.to_owned(),
             cross_namespace: None,
         };
-        if context.get_referenced(&reference).await?.is_some_and(|role| may_list_pools(&role)) {
+        if context
+            .get_referenced(&reference)
+            .await?
+            .is_some_and(|role| may_list_pools(&role, &P::Pool::group(&())))
+        {
             return Ok(Some(name));
         }
     }
     Ok(None)
 }
 
-/// Whether a rule of the role allows listing the pools of KubeVirt.
-fn may_list_pools(role: &Value) -> bool {
+/// Whether a rule of the role allows listing the pools of this group.
+fn may_list_pools(role: &Value, group: &str) -> bool {
     role["rules"].as_array().into_iter().flatten().any(|rule| {
-        contains_value(&rule["apiGroups"], "pool.kubevirt.io")
+        contains_value(&rule["apiGroups"], group)
             && contains_value(&rule["resources"], "virtualmachinepools")
             && contains_value(&rule["verbs"], "list")
     })

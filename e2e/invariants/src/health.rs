@@ -25,9 +25,9 @@ pub(super) enum HealingVerdict {
 
 /// Since when machines are not ready, by UID.
 #[derive(Debug, Default)]
-pub(super) struct UnreadyMachines(BTreeMap<String, Timestamp>);
+pub(super) struct RecordedUnreadiness(BTreeMap<String, Timestamp>);
 
-impl UnreadyMachines {
+impl RecordedUnreadiness {
     /// Records a change of a machine that stays; ignores other changes.
     pub(super) fn observe(&mut self, change: &RecordedChange) {
         if change.kind != TestedKind::Machine {

@@ -3,7 +3,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::health::{HealingVerdict, UnreadyMachines};
+use super::health::{HealingVerdict, RecordedUnreadiness};
 use super::replacement::Replacements;
 use super::timeline::{DesiredState, READABLE_FOR, Removable, Timeline, accepted_at};
 use super::{UserActions, Violation};
@@ -17,7 +17,7 @@ pub fn check_machine_removals(history: &RecordedHistory, actions: &UserActions) 
     let mut found = Vec::new();
     let mut others = OtherRemovals::default();
     let mut replacements = Replacements::default();
-    let mut unready = UnreadyMachines::default();
+    let mut unready = RecordedUnreadiness::default();
     history.replay(|before, change| {
         timeline.observe(change);
         replacements.observe(change);

@@ -40,7 +40,8 @@ pub fn check_targeted_removals(history: &RecordedHistory, actions: &UserActions)
     found.into_iter().map(|what| Violation { invariant: "I6", what }).collect()
 }
 
-/// Whether the machine has hooks, and its pool is paused: the controller neither begins nor ends drains there.
+/// Whether the machine has hooks, and its pool is paused: the controller neither begins nor ends drains
+/// there.
 fn waits_for_pool(history: &RecordedHistory, machine: &JsonObject) -> bool {
     let pool = history.state().get(TestedKind::Pool, machine.owner_uid());
     has_hooks(machine) && pool.is_some_and(|pool| pool.is_kubevirt() && pool.at("/spec/paused") == true)

@@ -36,8 +36,8 @@ mod scaling;
 mod side_by_side;
 mod slow_webhooks;
 mod unusual_values;
-mod who_scaled;
 mod upgrade;
+mod who_scaled;
 
 use tokio::sync::RwLock;
 use vmpool_e2e::scenario::define_scenario;

@@ -15,8 +15,8 @@ pub(crate) fn is_outdated_by_image(observed: &ObservedPool<'_>, machine: &Machin
 }
 
 /// Whether a machine that drains because of its image may still have to be replaced: the source has other
-/// content, which counts in less than a minute, or this leader has not followed the sources for long enough to
-/// know. Otherwise a change of leaders would end the drain, and a minute later another one would begin.
+/// content, which counts in less than a minute, or this leader has not followed the sources for long enough
+/// to know. Otherwise a change of leaders would end the drain, and a minute later another one would begin.
 pub(crate) fn may_become_outdated(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     let knows_all = observed.memory.led_for(observed.uptime) >= SETTLING_TIME * 2;
     observed.pool.image_refresh == ImageRefresh::Recreate
@@ -77,8 +77,8 @@ fn find_other_content<'a>(
         .map(|(template, _)| &**template)
 }
 
-/// Whether the content is younger than a machine without a record of it. What a machine of another revision was
-/// created from is not known: its template may have named another source.
+/// Whether the content is younger than a machine without a record of it. What a machine of another revision
+/// was created from is not known: its template may have named another source.
 fn is_younger_content(observed: &ObservedPool<'_>, machine: &Machine, content: &DiskContent) -> bool {
     let is_current = machine.written.as_ref().is_some_and(|revision| observed.pool.is_current(revision));
     is_current && content.created > machine.created

@@ -1,4 +1,5 @@
-//! The condition `ImageOutdated`: machines with disks from other content than the sources of the pool lead to.
+//! The condition `ImageOutdated`: machines with disks from other content than the sources of the pool lead
+//! to.
 
 use std::sync::Arc;
 

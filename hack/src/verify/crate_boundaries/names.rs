@@ -27,9 +27,14 @@ const FOLDERS: [&str; 8] = [
     "cli/src",
 ];
 
-/// Files that may contain such names: the phases of pools, one of which has the name of a state of machines,
-/// and the metrics of disk images, which name the kinds of the objects that refer to them.
-const EXEMPT: [&str; 2] = ["controller/engine/src/condition.rs", "controller/src/metrics/images.rs"];
+/// Files that may contain such names: the phases of pools and the reasons of autoscalers, one of which has
+/// the name of a state of machines, and the metrics of disk images, which name the kinds of the objects that
+/// refer to them.
+const EXEMPT: [&str; 3] = [
+    "controller/engine/src/condition.rs",
+    "controller/src/metrics/autoscalers.rs",
+    "controller/src/metrics/images.rs",
+];
 
 /// The modules of what exists on one platform only: disk images, and the commands that read templates of its
 /// machines and images of another program on it.
