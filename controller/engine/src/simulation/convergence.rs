@@ -49,14 +49,7 @@ impl EngineSimulation {
             self.step(SimulationStep::WatchDisks(usize::MAX - self.api.disks.log.len()))?;
             let (plan, status) = self.controller.pass(&self.api);
             let desired = self.api.pool.desired;
-            self.tell(format_args!(
-                "pass for {desired}: {} DBG {:?} {:?} {:?} {}",
-                summarize_plan(&plan),
-                plan.wants,
-                plan.blockers,
-                plan.requeue_after,
-                self.pending_write_count()
-            ));
+            self.tell(format_args!("pass for {desired}: {}", summarize_plan(&plan)));
             if plan == Plan::default() && self.pending_write_count() == 0 {
                 self.is_settled(&status)?;
                 return self.stays_settled();
