@@ -23,6 +23,10 @@ pub enum KubevirtConditions {
 
 /// Settings of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent settings: any of them may come with any other"
+)]
 pub struct ControllerSettings {
     /// Maximum number of passes in parallel, each for another pool.
     pub workers: usize,
@@ -45,6 +49,8 @@ pub struct ControllerSettings {
     pub resync: Duration,
     /// Whether pools can limit how many of their machines provision at the same time.
     pub limits_provisioning: bool,
+    /// Whether pools can have standby machines.
+    pub keeps_standby: bool,
     /// Maximum number of machines with disks of one storage class that provision at the same time, over all
     /// pools; 0 for no limit.
     pub max_provisioning_per_class: usize,
@@ -72,6 +78,7 @@ impl ControllerSettings {
             collection_grace: self.collection_grace,
             reservation_timeout: self.reservation_timeout,
             limits_provisioning: self.limits_provisioning,
+            keeps_standby: self.keeps_standby,
         }
     }
 }
@@ -99,6 +106,7 @@ impl Default for ControllerSettings {
             status_interval: Duration::from_secs(1),
             resync: Duration::from_mins(10),
             limits_provisioning: false,
+            keeps_standby: false,
             max_provisioning_per_class: 0,
             max_pool_series: 1000,
             kubevirt_metrics: false,

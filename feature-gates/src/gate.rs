@@ -38,6 +38,8 @@ pub enum Feature {
     MachineWrapper,
     /// Limits on machines that have not been ready yet.
     ProvisioningLimit,
+    /// Stopped machines in reserve.
+    StandbyMachines,
 }
 
 impl Feature {
@@ -48,6 +50,7 @@ impl Feature {
             Self::DiskImages => "DiskImages",
             Self::MachineWrapper => "MachineWrapper",
             Self::ProvisioningLimit => "ProvisioningLimit",
+            Self::StandbyMachines => "StandbyMachines",
         }
     }
 }
@@ -89,6 +92,10 @@ pub const KNOWN: &[Gate] = &[
     alpha_gate(
         Feature::ProvisioningLimit,
         "Limits on machines that have not been ready yet: maxProvisioning of pools, and for each storage class",
+    ),
+    alpha_gate(
+        Feature::StandbyMachines,
+        "Stopped machines in reserve, which the controller starts instead of creating new ones",
     ),
 ];
 

@@ -80,6 +80,7 @@ impl Rules for DvpRules {
                 "spec.maxProtection",
                 "spec.maxProvisioning",
                 "spec.drain",
+                "spec.standby",
                 "status.replicas",
             ],
             pool_path: POOL_PATH,

@@ -90,6 +90,7 @@ pub(super) struct DvpPoolSpec {
     pub(super) revision_history_limit: Value,
     pub(super) max_protection: Value,
     pub(super) max_provisioning: Value,
+    pub(super) standby: Value,
     pub(super) drain: Value,
 }
 
@@ -134,6 +135,10 @@ pub(super) struct DvpPoolStatus {
     pub(super) updated_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
     pub(super) restart_pending_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient_value")]
+    pub(super) standby_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient_value")]
+    pub(super) ready_standby_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
     pub(super) next_machine_number: Option<u64>,
     #[serde(deserialize_with = "lenient_value")]
@@ -244,6 +249,8 @@ pub(super) struct MachineStats {
 pub(super) struct PhaseTransition {
     #[serde(deserialize_with = "lenient_value")]
     pub(super) phase: String,
+    #[serde(deserialize_with = "lenient_value")]
+    pub(super) timestamp: Option<Timestamp>,
 }
 
 /// Only the fields that vmpool reads. DVP conditions may lack fields that the standard type requires.

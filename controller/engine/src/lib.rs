@@ -29,6 +29,7 @@
 //! | Which revision does the template have, and which revisions are stored? | [`revisions`] |
 //! | Which machines belong to this pool? | [`membership`] |
 //! | Until when is this machine protected? | [`protection`] |
+//! | Why was this standby machine started, stopped or replaced? | [`standby`] |
 //! | Which work of its guest does this machine finish before it leaves? | [`draining`] |
 //! | What does the status say? | [`status`], with [`condition`] and [`activity`] |
 //! | Why was this request rejected? | [`admission`] |
@@ -46,7 +47,7 @@
 //! 2. facts, stored records and limits: [`activity`], [`revisions`], [`condition`], [`scale_up::names`],
 //!    [`scale_up::provisioning_limit`], [`scale_up::class_slots`], [`scale_down::removal`], [`failure`],
 //!    [`backoff`], [`limits`], [`membership::losses`], [`selector`], [`copied_pool`], [`protection`], `draining`
-//!    without its planner, [`admission`] (which no other part uses);
+//!    without its planner, `standby` without its planners, [`admission`] (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts; `scale_down::policy`, which compares machines and which
 //!    pools contain;
 //! 4. [`ledger`], `plan::action`, `plan::blocker`, and what the memory keeps for one folder:
@@ -101,6 +102,7 @@ mod rollout;
 pub mod scale_down;
 pub mod scale_up;
 pub mod selector;
+pub mod standby;
 pub mod status;
 
 #[cfg(test)]

@@ -68,6 +68,7 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
         healed: observed.memory.healed_machines(),
         revision: pool.revision.id.clone(),
         used_copies: pool.revision.copies.used.clone(),
+        standby: counts::count_standby(observed),
     };
 
     let blocked = BlockedSteps::of(observed);

@@ -30,6 +30,7 @@ mod rule;
 mod selectors;
 mod settings;
 mod size;
+mod standby;
 mod volumes;
 
 use serde_json::Value;
@@ -79,6 +80,7 @@ impl Rules for KubevirtRules {
                 "spec.maxProtection",
                 "spec.maxProvisioning",
                 "spec.drain",
+                "spec.standby",
                 "spec.revisionHistoryLimit",
                 "spec.scaleInStrategy",
                 "spec.updateStrategy",

@@ -30,6 +30,8 @@ impl Wording for KubeVirtWording {
     fn deleted(namespace: &str, machine: &ObjectId, reason: DeleteReason) -> String {
         let why = match reason {
             DeleteReason::Surplus | DeleteReason::Targeted { .. } => "",
+            DeleteReason::StandbySurplus => ", a standby machine that the pool does not need any more",
+            DeleteReason::StandbyReplaced => ", a standby machine; another one takes its place",
             DeleteReason::Recycled => ", whose hooks released it; another machine takes its place",
             DeleteReason::StorageChanged { preserved: true } => {
                 ", because dataVolumeTemplates changed; the pool creates it again with the preserved DataVolumes"

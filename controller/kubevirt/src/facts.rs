@@ -14,6 +14,7 @@ use vmpool_engine::model::{
 use vmpool_engine::protection;
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::scale_up::provisioning_limit::read_max_provisioning;
+use vmpool_engine::standby::{describe_standby_obstacle, read_standby};
 use vmpool_engine::{ParsedPool, Pool, PoolSpec};
 use vmpool_instancetype::pins;
 use vmpool_platform::copied_pool::hold_error;
@@ -47,6 +48,14 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         protection::read_max_protection(&settings.max_protection, annotations_of_pool, &mut invalid_settings);
     let max_provisioning =
         read_max_provisioning(&settings.max_provisioning, annotations_of_pool, &mut invalid_settings);
+    let mut standby = read_standby(&settings.standby, annotations_of_pool, &mut invalid_settings);
+    let preserves = settings.scale_in.preservation != StatePreservation::Disabled;
+    let obstacle =
+        preserves.then_some("state preservation binds disks to ordinals").or(settings.start_obstacle);
+    if let Some(obstacle) = obstacle.filter(|_| standby.is_some_and(|standby| standby.replicas > 0)) {
+        invalid_settings.push(describe_standby_obstacle(obstacle));
+        standby = None;
+    }
     let drain_timeout = draining::read_drain(&settings.drain, annotations_of_pool, &mut invalid_settings);
     let history = read_history_limit(&settings.history_limit, annotations_of_pool, &mut invalid_settings);
     let policy =
@@ -79,6 +88,8 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         max_unavailable,
         max_protection: _,
         max_provisioning: _,
+        standby: _,
+        start_obstacle: _,
         drain: _,
         history_limit: _,
         scale_in,
@@ -116,6 +127,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         }),
         max_protection,
         max_provisioning,
+        standby,
         storage_classes,
         drain_timeout,
         naming: Naming::Ordinal,

@@ -30,6 +30,8 @@ impl RemovalMetrics {
             DeleteReason::Surplus => Deletion::Surplus,
             DeleteReason::Targeted { .. } => Deletion::Targeted,
             DeleteReason::Recycled => Deletion::Recycled,
+            DeleteReason::StandbySurplus => Deletion::StandbySurplus,
+            DeleteReason::StandbyReplaced => Deletion::StandbyReplaced,
             DeleteReason::StorageChanged { .. } => Deletion::StorageChanged,
             DeleteReason::Unhealthy => Deletion::Unhealthy,
         };

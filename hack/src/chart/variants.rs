@@ -347,6 +347,7 @@ const EVERYTHING: &[&str] = &[
     "networkPolicy.egress[0].ports[0].port=6443",
     "featureGates.AllAlpha=true",
     "featureGates.ProvisioningLimit=true",
+    "featureGates.StandbyMachines=true",
     "controller.maxProvisioningPerStorageClass=20",
     "metrics.labels.release=prometheus",
     "metrics.interval=30s",

@@ -11,14 +11,16 @@
 //! 5. `remove`: the targets of removals, and the surplus.
 //! 6. `heal`: machines that do not start.
 //! 7. `create`: missing machines.
-//! 8. `rollout`: machines without the current revision.
-//! 9. `restart`: instances without the revision of their machine.
-//! 10. `draining`: machines that finish the work of their guest first, and drains whose step does not follow.
-//! 11. `loss_limits`: how many creates remain while other clients take away what the pool creates.
-//! 12. `disk_collection`: free disks that are too old.
-//! 13. `expand`: disks that are smaller than their template requires.
-//! 14. `revisions`: revisions to store and to delete.
-//! 15. `record`: entries of the removal record that can be removed.
+//! 8. `standby`: standby machines that are stopped, surplus or replaced.
+//! 9. `refill`: missing standby machines.
+//! 10. `rollout`: machines without the current revision.
+//! 11. `restart`: instances without the revision of their machine.
+//! 12. `draining`: machines that finish the work of their guest first, and drains whose step does not follow.
+//! 13. `loss_limits`: how many creates remain while other clients take away what the pool creates.
+//! 14. `disk_collection`: free disks that are too old.
+//! 15. `expand`: disks that are smaller than their template requires.
+//! 16. `revisions`: revisions to store and to delete.
+//! 17. `record`: entries of the removal record that can be removed.
 
 pub(crate) mod action;
 pub(crate) mod blocker;
@@ -33,7 +35,8 @@ use crate::protection;
 use crate::revisions;
 use crate::rollout::{self, restart};
 use crate::scale_down::{record, remove};
-use crate::scale_up::create;
+use crate::scale_up::{create, refill};
+use crate::standby;
 
 pub use crate::healing::start_failures::StartFailures;
 pub use crate::rollout::attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
@@ -76,6 +79,8 @@ pub fn plan_pass(observed: &ObservedPool<'_>) -> Plan {
     remove::plan_removals(observed, &mut drains, &mut plan);
     heal::plan_autohealing(observed, &mut plan);
     create::plan_creates(observed, &mut free_disks, repairs, &mut plan);
+    standby::plan_standby(observed, &mut plan);
+    refill::plan_refill(observed, &mut free_disks, repairs, &mut plan);
     rollout::plan_rollout(observed, &mut free_disks, &mut drains, &mut plan);
     restart::plan_restarts(observed, &mut drains, &mut plan);
     drains.plan_drains(&mut plan);

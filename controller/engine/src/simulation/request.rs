@@ -183,7 +183,11 @@ pub(super) fn commit_request(
             Ok(Committed::Other { changed: false })
         }
         // The garbage collector of the model ends all deletions.
-        PoolAction::EndDeletion { .. } => Err(RequestRefusal::NotFound),
+        // Pools of the simulation have no standby machines.
+        PoolAction::EndDeletion { .. }
+        | PoolAction::Activate { .. }
+        | PoolAction::StartActivated { .. }
+        | PoolAction::StopStandby { .. } => Err(RequestRefusal::NotFound),
         PoolAction::OpenNameBlock { block } => api.open_block(*block, basis)?.map(|()| Committed::CHANGED),
         PoolAction::Create { draft } => api.create(draft, basis)?.map(Committed::Machine),
         PoolAction::PruneRecord { gone, expired, block } => {

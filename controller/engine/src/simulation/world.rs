@@ -405,6 +405,9 @@ fn action_text(action: &PoolAction) -> String {
         PoolAction::PruneRevision { revision } => format!("prune {revision}"),
         PoolAction::OpenNameBlock { block } => format!("open block {block}"),
         PoolAction::Create { draft } => format!("create {}", draft.name),
+        PoolAction::Activate { machine, .. } => format!("activate {machine}"),
+        PoolAction::StartActivated { machine } => format!("start {machine}"),
+        PoolAction::StopStandby { machine } => format!("stop standby machine {machine}"),
         PoolAction::PruneRecord { gone, expired, block } => {
             let gone = gone.iter().map(|target| format!("settle {target}"));
             let expired = expired.iter().map(|request| format!("drop {request}"));

@@ -41,6 +41,8 @@ rules! {
     InstanceMetadata "K28" Invalid Template "The API server accepts the labels and annotations of VirtualMachineInstances";
     HistoryLimit "K29" Invalid Part "revisionHistoryLimit is a number from 0";
     Drain "K49" Invalid Part "drain.timeout is a duration from 0s to 24h";
+    Standby "K50" Invalid Part "standby has a number of machines and known settings, and its pool starts machines by \
+    itself and preserves no state";
     AnnotatedNames "K46" Invalid Part "The annotation for nameGeneration lists fields that vmpool adds to it";
     EmptiedPool "W17" Warning Update "replicas does not go to zero";
     LongName "K30" Warning Create "The name of a pool has at most 52 characters";

@@ -9,6 +9,7 @@ use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maxi
 use vmpool_engine::scale_up::provisioning_limit::{
     MAX_PROVISIONING, MAX_PROVISIONING_FIELD, describe_share_error,
 };
+use vmpool_engine::standby::STANDBY_FIELD;
 use vmpool_instancetype::pins::policy::{self, InstancetypePolicy};
 use vmpool_platform::value::{json_at_path, json_field};
 
@@ -18,9 +19,10 @@ use super::pool::KubeVirtPoolView;
 use super::rule::Rule;
 
 /// The fields of the spec that this version of vmpool knows.
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 15] = [
     "autohealing",
     DRAIN_FIELD,
+    STANDBY_FIELD,
     "instancetypePolicy",
     MAX_PROTECTION_FIELD,
     MAX_PROVISIONING_FIELD,

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use vmpool_api::kubevirt::annotations::STORAGE_REVISION;
 use vmpool_api::kubevirt::values::{PrintableStatus, RunStrategy};
-use vmpool_engine::model::{MachineActivity, MachineReferences, Selectable, StartHealth};
 use vmpool_engine::draining::Draining;
+use vmpool_engine::model::{MachineActivity, MachineReferences, Selectable, StartHealth};
 use vmpool_engine::protection::Protection;
 use vmpool_engine::revisions::RevisionId;
+use vmpool_engine::standby::{StandbyState, read_activated_at};
 use vmpool_engine::{Machine, limits};
 use vmpool_platform::intern::{InternTable, intern_text};
 use vmpool_platform::shared_owner_of;
@@ -19,7 +20,7 @@ use super::super::objects::{
     FinalizerSummary, KubeVirtMachineObject, KubeVirtMachineStatus, KubeVirtPoolObject, Readiness,
 };
 use super::super::read::read_object_id;
-use super::super::{restart, revision};
+use super::super::{restart, revision, standby};
 
 /// A machine.
 pub(crate) fn read_machine(object: &KubeVirtMachineObject) -> Machine {
@@ -72,8 +73,16 @@ pub(crate) fn read_machine(object: &KubeVirtMachineObject) -> Machine {
         references: REFERENCES.get(&object.references, || Arc::new(object.references.clone())),
         protection,
         draining: Draining::read(metadata.annotations.as_ref()),
+        standby: read_standby_state(object),
+        activated: read_activated_at(metadata.annotations.as_ref()),
         ..Machine::blank(id)
     }
+}
+
+fn read_standby_state(object: &KubeVirtMachineObject) -> Option<Arc<StandbyState>> {
+    let (phase, ready_since) = (object.standby?, object.status.ready_since);
+    let kept_off = standby::is_kept_off(object.run_strategy);
+    Some(Arc::new(StandbyState { phase, ready_since, kept_off }))
 }
 
 /// Name of the revision in the label of the machine.

@@ -8,13 +8,14 @@ use vmpool_engine::limits;
 use vmpool_engine::model::{DisruptionBudget, ObjectId, StorageTemplate};
 use vmpool_engine::scale_up::class_slots::list_distinct_classes;
 use vmpool_engine::scale_up::provisioning_limit::MAX_PROVISIONING_FIELD;
+use vmpool_engine::standby::STANDBY_FIELD;
 use vmpool_instancetype::pins::policy;
 
-use super::super::history_limit;
 use super::super::keys::LABEL_VALUE;
 use super::super::labels::CachedLabels;
 use super::super::objects::{FinalizerSummary, KubeVirtPoolObject};
 use super::super::selectors::LabelSelector;
+use super::super::{history_limit, standby};
 use super::strategy::{
     self, AutohealingSettings, Messages, NameGenerationSettings, ScaleIn, ScaleInMode, UpdateMode,
 };
@@ -54,6 +55,10 @@ pub struct PoolSettings {
     pub max_protection: Value,
     /// `spec.maxProvisioning`, raw: it is read together with the annotation.
     pub max_provisioning: Value,
+    /// `spec.standby`, raw: it is read together with the annotation.
+    pub standby: Value,
+    /// Why the template can have no standby machines.
+    pub start_obstacle: Option<&'static str>,
     /// `spec.drain`, raw: it is read together with the annotation.
     pub drain: Value,
     /// `spec.revisionHistoryLimit`, raw: it is read together with the annotation.
@@ -136,6 +141,8 @@ fn read_settings_with_errors(
         max_unavailable: strategy::read_disruption_budget(&spec["maxUnavailable"], &mut messages),
         max_protection: spec["maxProtection"].clone(),
         max_provisioning: spec[MAX_PROVISIONING_FIELD].clone(),
+        standby: spec[STANDBY_FIELD].clone(),
+        start_obstacle: standby::find_start_obstacle(&spec["virtualMachineTemplate"]),
         drain: spec["drain"].clone(),
         history_limit: spec[history_limit::FIELD].clone(),
         scale_in: strategy::read_scale_in_strategy(&spec["scaleInStrategy"], &mut messages),

@@ -35,6 +35,8 @@ pub trait Wording: Send + Sync + 'static {
     fn deleted(_namespace: &str, machine: &ObjectId, reason: DeleteReason) -> String {
         let why = match reason {
             DeleteReason::Surplus | DeleteReason::Targeted { .. } => "",
+            DeleteReason::StandbySurplus => ", a standby machine that the pool does not need any more",
+            DeleteReason::StandbyReplaced => ", a standby machine; another one takes its place",
             DeleteReason::Recycled => ", whose hooks released it; another machine takes its place",
             DeleteReason::StorageChanged { preserved: false } => {
                 " with its storage, because the storage in the template changed"

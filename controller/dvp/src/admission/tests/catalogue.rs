@@ -267,6 +267,10 @@ pub(super) fn rule_examples() -> Vec<RuleExample> {
             Rule::Drain,
             with(pool(), "/metadata/annotations", json!({ "vmpool.dev/drain": r#"{"timeout": "25h"}"# })),
         ),
+        create(
+            Rule::Standby,
+            with(pool(), "/metadata/annotations", json!({ "vmpool.dev/standby": r#"{"replicas": -1}"# })),
+        ),
         create(Rule::RolloutAnnotation, with(pool(), "/metadata/annotations", json!({ PAUSED: "yes" }))),
         update(
             Rule::RolloutContradiction,
