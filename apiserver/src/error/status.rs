@@ -33,6 +33,7 @@ impl Error {
             | Self::TargetNotInPool { .. } => StatusCode::BAD_REQUEST,
             Self::Conflict { .. }
             | Self::MachineProtected { .. }
+            | Self::MachineStandby { .. }
             | Self::NoMachineAvailable { .. }
             | Self::ClaimHeld { .. } => StatusCode::CONFLICT,
             Self::Unavailable { .. } | Self::OtherControllerActive { .. } => StatusCode::SERVICE_UNAVAILABLE,
@@ -62,7 +63,7 @@ impl Error {
             | Self::TargetNotInPool { .. }
             | Self::NotExpanded { code: StatusCode::BAD_REQUEST, .. } => "BadRequest",
             Self::NotExpanded { code: StatusCode::UNPROCESSABLE_ENTITY, .. } => "Invalid",
-            Self::Conflict { .. } | Self::MachineProtected { .. } => "Conflict",
+            Self::Conflict { .. } | Self::MachineProtected { .. } | Self::MachineStandby { .. } => "Conflict",
             Self::NoMachineAvailable { .. } => "NoMachineAvailable",
             Self::ClaimLost { .. } => "ClaimLost",
             Self::ClaimHeld { .. } => "ClaimHeld",
@@ -115,6 +116,14 @@ impl Error {
                 };
                 let causes = Some(targets.iter().map(cause).collect());
                 StatusDetails { causes, ..of_resource(&stored.pools, pool) }
+            }
+            Self::MachineStandby { stored, pool, index, machine } => {
+                let cause = StatusCause {
+                    field: Some(format!("targets[{index}]")),
+                    message: Some(format!("virtual machine \"{machine}\" is a standby machine")),
+                    reason: Some("MachineStandby".to_owned()),
+                };
+                StatusDetails { causes: Some(vec![cause]), ..of_resource(&stored.pools, pool) }
             }
             Self::NotExpanded { causes, .. } => {
                 let cause = |cause: &FieldCause| StatusCause {
