@@ -19,6 +19,7 @@
 //! | I14 objects of other namespaces have no effect, and are left alone | all of the above, [`other_namespaces`] | history, audit log |
 //! | I15 the objects that a pool creates and does not keep are bounded | [`unowned_objects`] | history, audit log |
 //! | I16 a machine is created only while fewer machines provision than the limit allows | [`provisioning`] | history |
+//! | I17 a standby machine is never claimed, and no active machine becomes one | [`standby`] | history |
 
 pub mod disk_collection;
 pub mod finalizers;
@@ -37,6 +38,7 @@ pub mod removal;
 pub mod replica_writes;
 pub mod settled;
 pub mod shared_disks;
+pub mod standby;
 pub mod targeted_removal;
 pub mod unowned_objects;
 
@@ -69,6 +71,7 @@ pub fn check_history(
     found.extend(protection::check_protection(history, actions));
     found.extend(machine_count::check_machine_count(history, actions));
     found.extend(provisioning::check_provisioning(history, actions));
+    found.extend(standby::check_standby(history));
     found.extend(targeted_removal::check_targeted_removals(history, actions));
     found.extend(foreign_objects::check_foreign_objects(history, actions, audit, controller_user));
     found.extend(replica_writes::check_replica_writes(history, audit, controller_user));

@@ -12,6 +12,8 @@ use crate::platform::TestedPlatform;
 
 /// Differences between the status of a pool and its machines.
 pub fn status_errors(pool: &JsonObject, machines: &[&JsonObject]) -> Vec<Violation> {
+    let active: Vec<&JsonObject> = machines.iter().copied().filter(|machine| !machine.is_standby()).collect();
+    let machines = &active[..];
     if pool.is_kubevirt() {
         return errors_of_kubevirt(pool, machines);
     }
