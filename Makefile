@@ -62,9 +62,12 @@ plugin: preflight ## Build the kubectl plugin, optimized, and install it in DIR 
 	@echo "Try: kubectl vmpool --help"
 
 .PHONY: krew
-krew: preflight ## Build the archive and the krew manifest of the kubectl plugin, in target/krew
-	cargo build --locked --release --package vmpool-cli
-	@sh cli/krew/pack.sh "$(TARGET_DIR)"
+krew: preflight xtask ## Build the archive and the krew manifest of the kubectl plugin, in target/krew
+	@$(XTASK) release plugin --out "$(TARGET_DIR)/krew"
+
+.PHONY: release
+release: preflight xtask ## Make the files of a release, in target/release-artifacts; publishes nothing
+	@$(XTASK) release
 
 .PHONY: bench
 bench: xtask ## Measure speed, resource usage and requests; MACHINES=10000, PLATFORM=kubevirt TYPES=true, POOLS=100, IMAGES=1000, HELP=1 for all variables
@@ -119,6 +122,11 @@ fields: xtask ## Write unusual values to every field of the pools' schemas, on a
 	cargo build --locked --workspace --bins
 	VMPOOL_UNUSUAL_VALUES=all cargo test --locked --package vmpool-e2e --test platforms -- --nocapture \
 		$(addprefix every_field_is_refused_with_a_reason_or_applied::case_,$(or $(filter %$(PLATFORM),1_dvp 2_kubevirt),none))
+
+.PHONY: integration
+integration: xtask ## Run another program with vmpool, and check that both work; NAME=prometheus, cert-manager or keda
+	@[ -n "$(NAME)" ] || { echo "error: missing NAME: prometheus, cert-manager or keda" >&2; exit 1; }
+	@$(XTASK) integration $(NAME)
 
 .PHONY: soak
 soak: xtask ## Run random operations and faults on a real control plane, and measure resource usage; MINUTES=10, SEED=7, PLATFORM=kubevirt

@@ -6,6 +6,7 @@
 //!   them.
 //! - [`instancetype`] contains their instance types and preferences, `instancetype.kubevirt.io/v1beta1`.
 //! - [`diskimage`] contains the kinds of disk images, `vmpool.dev/v1alpha1`.
+//! - [`autoscaler`] contains the autoscaler of pools, `vmpool.dev/v1alpha1`.
 //! - [`subresources`] contains the bodies of claims, releases and targeted removals.
 //! - The rest is handwritten: keys of labels and annotations ([`labels`], [`annotations`]), types and reasons
 //!   of [`conditions`], tests on a pool for programs that [`wait`], [`GoDuration`], [`Quantity`], the
@@ -41,6 +42,7 @@
 //!
 //! [`VirtualMachinePool::builder`]: v1alpha2::VirtualMachinePool::builder
 
+pub mod autoscaler;
 pub mod diskimage;
 mod ext;
 mod generated;

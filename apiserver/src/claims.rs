@@ -19,6 +19,7 @@ mod model;
 mod observe;
 mod queue;
 mod release;
+mod waiting;
 mod writer;
 
 use std::sync::Arc;
@@ -57,8 +58,9 @@ impl Claims {
         env: Env,
         metrics: ApiServerMetrics,
         remover: Arc<Remover>,
+        autoscales: bool,
     ) -> Arc<Self> {
-        let queue = ClaimQueue::new(cluster.clone(), env.clone(), metrics.clone());
+        let queue = ClaimQueue::new(cluster.clone(), env.clone(), metrics.clone(), autoscales);
         Arc::new(Self { cluster, env, metrics, queue, remover })
     }
 

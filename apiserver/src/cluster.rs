@@ -16,6 +16,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
+use vmpool_api::autoscaler::API_VERSION;
 use vmpool_engine::ObjectId;
 use vmpool_platforms::ReferencedObject;
 use vmpool_platforms::removal::{StoredApi, StoredResource, instance_addresses};
@@ -233,6 +234,15 @@ impl ClusterClient {
         let path = Path::new(format!("/apis/{group}/{version}/{plural}"));
         match self.send_with_retries(|| path.list(&ListParams::default())).await {
             Err(error) if error.is_not_found() => Ok(T::default()),
+            result => result,
+        }
+    }
+
+    /// Lists the autoscalers of a namespace. A cluster without their kind has none.
+    pub(crate) async fn autoscalers(&self, namespace: &str) -> Result<Value, CallError> {
+        let path = Path::new(format!("/apis/{API_VERSION}/namespaces/{namespace}/poolautoscalers"));
+        match self.send_with_retries(|| path.list(&ListParams::default())).await {
+            Err(error) if error.is_not_found() => Ok(Value::Null),
             result => result,
         }
     }

@@ -65,6 +65,7 @@ pub async fn run_apiserver(
             InstancetypeMode::Standalone => STANDALONE_APIS,
         },
         accept_within: acceptance_window(options.reservation_timeout()?),
+        autoscales: gates.enabled(Feature::PoolAutoscaler),
         request_timeout: options.request_timeout()?,
     };
     let (mut certificates, mut traffic) = (CertificateMetrics::default(), TrafficMetrics::default());

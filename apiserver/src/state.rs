@@ -42,6 +42,8 @@ pub struct ApiServerSettings {
     pub apis: Apis,
     /// The controller drops no reservation before it is this old.
     pub accept_within: Duration,
+    /// Whether claims without a machine are recorded for autoscalers.
+    pub autoscales: bool,
     /// The deadline of each request to kube-apiserver.
     pub request_timeout: Duration,
 }
@@ -55,7 +57,7 @@ impl ApiServerState {
         health: HealthEndpoints,
         metrics: ApiServerMetrics,
     ) -> Arc<Self> {
-        let ApiServerSettings { enabled, apis, accept_within, request_timeout } = settings;
+        let ApiServerSettings { enabled, apis, accept_within, autoscales, request_timeout } = settings;
         let cluster = ClusterClient::new(client, env.clone(), request_timeout);
         let authenticator = Authenticator::default();
         health.ready("authentication", {
@@ -76,7 +78,13 @@ impl ApiServerState {
             documents: Documents::new(apis, with),
             shared_documents: Documents::new(apis, with.without_reference()),
             apis: served,
-            claims: Claims::new(cluster.clone(), env.clone(), metrics.clone(), Arc::clone(&remover)),
+            claims: Claims::new(
+                cluster.clone(),
+                env.clone(),
+                metrics.clone(),
+                Arc::clone(&remover),
+                autoscales,
+            ),
             remover,
             metrics,
             cluster,

@@ -75,6 +75,8 @@ pub(crate) enum Command {
     AdoptImage(AdoptImageArguments),
     /// Print manifests of disk images and wrappers from the objects of crd.pelotech.ot
     ConvertImages(ConvertImagesArguments),
+    /// Explain an autoscaler, or replay a recorded demand against it
+    Autoscaler(AutoscalerArguments),
     /// Check whether vmpool is installed completely, and which rights you have
     Doctor(DoctorArguments),
     /// Write a file for an issue: pools, machines, events and the installation, without secrets and addresses
@@ -85,6 +87,55 @@ pub(crate) enum Command {
     Completion(CompletionArguments),
     /// Print the versions of the plugin and of the installed programs
     Version(VersionArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AutoscalerArguments {
+    #[command(subcommand)]
+    pub(crate) command: AutoscalerCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AutoscalerCommand {
+    /// Show what an autoscaler does now, and why
+    Status(AutoscalerStatusArguments),
+    /// Replay a recorded demand: waiting time, idle machine-hours and actions. It sends no request
+    Simulate(SimulateArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AutoscalerStatusArguments {
+    /// Name of the autoscaler
+    pub(crate) autoscaler: String,
+    #[command(flatten)]
+    pub(crate) format: OutputArguments,
+}
+
+/// A format of a simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SimulationFormat {
+    /// For users
+    Text,
+    /// All numbers as JSON
+    Json,
+    /// A plot of the numbers over the time
+    Svg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArguments {
+    /// The manifest of the autoscaler
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) filename: PathBuf,
+    /// The recorded demand: a JSON list of claims, each with the fields at (RFC 3339) and durationSeconds
+    #[arg(long, value_name = "FILE")]
+    pub(crate) history: PathBuf,
+    /// How long a new machine takes until it is ready, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) start_seconds: u64,
+    /// Format of the output
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: SimulationFormat,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! The commands. Those about a pool are generic over its platform.
 
 pub(crate) mod adopt;
+pub(crate) mod autoscaler;
 pub(crate) mod claim;
 pub(crate) mod completion;
 pub(crate) mod convert;

@@ -10,10 +10,10 @@
 //!
 //! # Layers
 //!
-//! From the lowest: `connection`, `dry_run`, `jsonpath`, `parameter`, `age`, `visible`, `screen`, `table`, `exit`,
-//! `explain`; `format`, `client_config`; `cluster`; `resources`; `pool`, `leader`, `shown`; `phase`;
-//! `observation`; `current_revision`, `candidates`, `installation`, `subresource`; `arguments`; `output`;
-//! the commands; `run`.
+//! From the lowest: `connection`, `dry_run`, `jsonpath`, `parameter`, `age`, `visible`, `screen`, `table`,
+//! `exit`, `explain`; `format`, `client_config`; `cluster`; `resources`; `pool`, `leader`, `shown`; `phase`;
+//! `observation`; `current_revision`, `candidates`, `installation`, `subresource`; `arguments`; `output`; the
+//! commands; `run`.
 
 mod age;
 mod arguments;

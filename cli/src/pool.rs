@@ -111,7 +111,9 @@ pub(crate) fn resource_name<K: ApiObject>(name: &str) -> String {
 pub(crate) fn phase_tone(phase: &str) -> Tone {
     match ConditionReason::parse(phase) {
         Some(ConditionReason::Ready) => Tone::Good,
-        Some(ConditionReason::Blocked | ConditionReason::Failing) => Tone::Bad,
+        Some(
+            ConditionReason::Blocked | ConditionReason::ProgressDeadlineExceeded | ConditionReason::Failing,
+        ) => Tone::Bad,
         _ => Tone::Notice,
     }
 }

@@ -9,11 +9,11 @@ use clap_complete::CompleteEnv;
 use vmpool_platforms::with_platform;
 use vmpool_runtime::Env;
 
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, AutoscalerArguments, AutoscalerCommand, Command};
 use crate::cluster::UserClusterClient;
 use crate::commands::{
-    adopt, claim, completion, convert, create, dashboard, doctor, list, plan, protect, remove, report,
-    restart, revisions, scale, status, version,
+    adopt, autoscaler, claim, completion, convert, create, dashboard, doctor, list, plan, protect, remove,
+    report, restart, revisions, scale, status, version,
 };
 use crate::exit::exit_code_of;
 use crate::explain::describe_chain;
@@ -63,6 +63,12 @@ async fn run_command(arguments: Arguments) -> Result<()> {
         // The version of the plugin needs no kubeconfig.
         return version::print_versions(&connection, arguments).await;
     }
+    if let Command::Autoscaler(AutoscalerArguments { command: AutoscalerCommand::Simulate(arguments) }) =
+        &command
+    {
+        // A simulation needs no kubeconfig either.
+        return autoscaler::simulate_autoscaler(arguments);
+    }
     let cluster = UserClusterClient::connect(&connection, Env::system()).await?;
     let find =
         async |reference: &PoolReference| StoredPool::find(&cluster, reference, connection.platform).await;
@@ -96,6 +102,7 @@ async fn run_command(arguments: Arguments) -> Result<()> {
         Command::AdoptImage(arguments) => adopt::image::adopt_image_objects(&cluster, &arguments).await,
         Command::ConvertImages(arguments) => convert::print_converted_images(&cluster, &arguments).await,
         Command::Create(arguments) => create::create_pool(&cluster, &arguments).await,
+        Command::Autoscaler(arguments) => autoscaler::run_autoscaler_command(&cluster, &arguments).await,
         Command::Doctor(arguments) => doctor::print_check_findings(&cluster, &arguments).await,
         Command::Report(arguments) => report::write_report(&cluster, connection.platform, &arguments).await,
         Command::Dashboard(arguments) => {

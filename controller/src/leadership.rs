@@ -16,10 +16,11 @@ use vmpool_runtime::env::Task;
 use vmpool_runtime::health::Unhealthy;
 use vmpool_runtime::lease::Fence;
 
+use crate::autoscalers::PoolHub;
 use crate::images::{ImageGate, ImageSettings};
 use crate::metrics::{ControllerMetrics, WriteKind};
 use crate::platform_state::{PlatformStates, ShownState};
-use crate::pools::context::PoolContext;
+use crate::pools::context::{PoolContext, SharedByPlatforms};
 use crate::pools::preserved::PreservedStorage;
 use crate::pools::shared_slots::SharedClassSlots;
 use crate::pools::sources::Sources;
@@ -109,6 +110,8 @@ pub(crate) struct LeadershipResources {
     image_gate: ImageGate,
     /// The limit on provisioning of each storage class.
     class_slots: Arc<SharedClassSlots>,
+    /// The pools that autoscalers can scale.
+    pool_hub: PoolHub,
 }
 
 impl LeadershipResources {
@@ -138,6 +141,7 @@ impl LeadershipResources {
             preserved: Arc::default(),
             image_gate,
             class_slots,
+            pool_hub: PoolHub::default(),
         };
         (shared, sender)
     }
@@ -172,6 +176,11 @@ impl LeadershipResources {
         &self.image_gate
     }
 
+    /// The pools that autoscalers can scale.
+    pub(crate) fn pool_hub(&self) -> &PoolHub {
+        &self.pool_hub
+    }
+
     /// The writer of this leader.
     pub(crate) fn writer(&self) -> &Writer<WriteKind> {
         &self.writer
@@ -190,15 +199,14 @@ impl LeadershipResources {
 
     /// What the passes over the pools of a platform share.
     pub(crate) fn pool_context<P: Platform>(&self) -> PoolContext<P> {
-        PoolContext::new(
-            self.handles(),
-            self.configuration.clone(),
-            self.sources.clone(),
-            self.image_gate.clone(),
-            self.settings(),
-            self.metrics().clone(),
-            self.class_slots.clone(),
-        )
+        let shared = SharedByPlatforms {
+            configuration: self.configuration.clone(),
+            sources: self.sources.clone(),
+            images: self.image_gate.clone(),
+            autoscaled: self.pool_hub.clone(),
+            class_slots: self.class_slots.clone(),
+        };
+        PoolContext::new(self.handles(), shared, self.settings(), self.metrics().clone())
     }
 
     /// The health of this leader.

@@ -13,24 +13,27 @@
 //!
 //! # Layers
 //!
-//! Each controller has a folder: `pools`, `images`, and `copies` for the copies and the protection of
-//! instance types. Their docs list the layers inside. A file imports only files of lower layers, or files of
-//! its own layer that do not import it. The files have no import cycle. From the lowest layer:
+//! Each controller has a folder: `pools`, `images`, `autoscalers`, and `copies` for the copies and the
+//! protection of instance types. Their docs list the layers inside. A file imports only files of lower
+//! layers, or files of its own layer that do not import it. The files have no import cycle. From the lowest
+//! layer:
 //!
-//! 1. `settings`, `plain_events`, and [`metrics`];
+//! 1. `settings`, `plain_events`, `merge_patch`, and [`metrics`];
 //! 2. `pools`, without its leadership;
 //! 3. `leadership`: what all controllers of a leader share;
-//! 4. `copies`, `images`, and the leadership of pools;
+//! 4. `autoscalers`, `copies`, `images`, and the leadership of pools;
 //! 5. `process`: [`options`], the leadership of all controllers, the uninstallation, and the process.
 //!
 //! What does not depend on what is reconciled is in [`vmpool_kit`].
 
 mod access;
+mod autoscalers;
 mod copies;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod images;
 mod leadership;
+mod merge_patch;
 pub mod metrics;
 mod plain_events;
 mod platform_state;

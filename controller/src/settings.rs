@@ -23,10 +23,7 @@ pub enum KubevirtConditions {
 
 /// Settings of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "independent settings: any of them may come with any other"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "independent flags: any of them may come with any other")]
 pub struct ControllerSettings {
     /// Maximum number of passes in parallel, each for another pool.
     pub workers: usize,
@@ -69,6 +66,8 @@ pub struct ControllerSettings {
     /// Whether instance types and preferences keep a finalizer until all machines and pools that name them
     /// have copies.
     pub protects_types: bool,
+    /// Whether autoscalers are reconciled.
+    pub autoscales: bool,
 }
 
 impl ControllerSettings {
@@ -114,6 +113,7 @@ impl Default for ControllerSettings {
             skips_forbidden_platforms: false,
             copies: None,
             protects_types: true,
+            autoscales: false,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Waits of scenarios for what the recorder does not show.
 //!
-//! Scenarios do not sleep: they wait [until](eventually) a condition holds, or check [throughout](throughout) a
-//! period that one does. Only where time itself is the subject, they [let it pass](let_time_pass).
+//! Scenarios do not sleep: they wait [until](eventually) a condition holds, or check [throughout] a period
+//! that one does. Only where time itself is the subject, they [let it pass](let_time_pass).
 
 use std::time::Duration;
 

@@ -36,6 +36,8 @@ pub enum Feature {
     DiskImages,
     /// The wrapper of a machine.
     MachineWrapper,
+    /// The autoscaler of pools: PoolAutoscaler.
+    PoolAutoscaler,
     /// Limits on machines that have not been ready yet.
     ProvisioningLimit,
     /// Stopped machines in reserve.
@@ -49,6 +51,7 @@ impl Feature {
             Self::VirtualMachinePool => "VirtualMachinePool",
             Self::DiskImages => "DiskImages",
             Self::MachineWrapper => "MachineWrapper",
+            Self::PoolAutoscaler => "PoolAutoscaler",
             Self::ProvisioningLimit => "ProvisioningLimit",
             Self::StandbyMachines => "StandbyMachines",
         }
@@ -88,6 +91,10 @@ pub const KNOWN: &[Gate] = &[
     alpha_gate(
         Feature::MachineWrapper,
         "The controller of wrappers, which create a machine after its disk image is ready; requires DiskImages",
+    ),
+    alpha_gate(
+        Feature::PoolAutoscaler,
+        "Autoscalers of pools: admission, the controller of autoscalers and the record of waiting claims",
     ),
     alpha_gate(
         Feature::ProvisioningLimit,

@@ -3,6 +3,7 @@
 //! The rules are in [`rules`] and check plain objects; this module only runs helm.
 
 mod alerts;
+mod cases;
 mod dashboard;
 mod manifest;
 mod objects;
@@ -19,6 +20,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_yaml_ng::Value;
 
+use self::cases::ValueCase;
+pub(crate) use self::manifest::{INSTALL_MANIFEST, INSTALL_REGISTRY};
 use self::variants::{PROGRAMS, Variant};
 use crate::workspace::{Workspace, built_program_path, command_output, rust_files};
 
@@ -76,7 +79,33 @@ const REFUSED: &[&str] = &[
     "controller.maxProvisioningPerStorageClass=5",
     "diskImage.maxSyncDuration=0s",
     "featureGates.VirtualMachinePool=false,featureGates.MachineWrapper=true",
+    "commonLabels.app\\.kubernetes\\.io/name=x",
+    "webhook.deploymentLabels.helm\\.sh/chart=x",
+    "listenAddress=localhost",
+    "service.ipFamilies[0]=IPv5",
+    "service.ipFamilyPolicy=Single",
+    "global.imagePullSecrets[0].secret=x",
+    "serviceAccount.names.doctor=x",
+    "serviceAccount.names.webhook=Not_A_Name",
+    "extraObjects[0].kind=ConfigMap",
+    "podDisruptionBudget.unhealthyPodEvictionPolicy=Never",
+    "controller.dnsPolicy=Maybe",
+    "controller.strategy.type=OnDelete",
+    "controller.extraVolumes[0].emptyDir.medium=Memory",
+    "webhook.service.type=NodePort",
+    "webhook.namespaceSelector.labels.a=b",
+    "probes.liveness.timeoutSeconds=3",
+    // Two programs at one port of a node.
+    "webhook.hostNetwork=true,apiserver.hostNetwork=true",
+    "controller.hostNetwork=true,webhook.hostNetwork=true",
+    "featureGates.VirtualMachinePool=false,featureGates.PoolAutoscaler=true",
 ];
+
+/// What installs the chart without images to pull.
+const REGISTRY: &str = "image.registry=registry.example";
+
+/// What the chart says without a registry.
+const WITHOUT_REGISTRY: &str = "no images of vmpool are published yet";
 
 /// Source folders of the programs that export metrics.
 const SOURCES: &[&str] = &["controller/src", "runtime/src", "webhook/src", "apiserver/src"];
@@ -90,7 +119,7 @@ pub(crate) fn check_chart(workspace: &Workspace) -> Result<()> {
         |file: &str| fs::read_to_string(workspace.path(file)).with_context(|| format!("reading {file}"));
     let mut found = Vec::new();
     let lint = helm(workspace)
-        .args(["lint", "--strict", "--quiet", "charts/vmpool"])
+        .args(["lint", "--strict", "--quiet", "charts/vmpool", "--set", REGISTRY])
         .output()
         .context("starting helm")?;
     if !lint.status.success() {
@@ -102,7 +131,10 @@ pub(crate) fn check_chart(workspace: &Workspace) -> Result<()> {
     found.extend(alerts::alert_violations(&rule_file, &read("docs/alerts.md")?, &sources));
     let dashboard = read("charts/vmpool/files/dashboard.json")?;
     found.extend(dashboard::dashboard_violations(&dashboard, &sources));
-    found.extend(schema::values_schema_violations(&read("charts/vmpool/values.schema.json")?)?);
+    let schema = read("charts/vmpool/values.schema.json")?;
+    found.extend(schema::values_schema_violations(&schema)?);
+    found.extend(schema::feature_gate_violations(&schema, &read("feature-gates/src/gate.rs")?)?);
+    found.extend(case_violations(workspace, &read("charts/vmpool/values.yaml")?)?);
     let help =
         PROGRAMS.map(|program| Ok((program, help(program)?))).into_iter().collect::<Result<Vec<_>>>()?;
     for variant in Variant::all() {
@@ -127,6 +159,10 @@ pub(crate) fn check_chart(workspace: &Workspace) -> Result<()> {
             found.push(format!("the schema and the templates accept {value}"));
         }
     }
+    match render(workspace, &["image.registry=".to_owned()]) {
+        Err(error) if format!("{error:#}").contains(WITHOUT_REGISTRY) => {}
+        _ => found.push("the chart does not say why it needs image.registry".to_owned()),
+    }
     for stored in &manifest::MANIFESTS {
         let checked =
             render_manifest(workspace, stored).and_then(|rendered| stored.check(workspace, &rendered));
@@ -141,7 +177,8 @@ pub(crate) fn check_chart(workspace: &Workspace) -> Result<()> {
     bail!("the chart violates {} rules", found.len())
 }
 
-/// Stores the manifests that the demo and the playground install. Needs helm, built.
+/// Stores the rendered manifests: those that the demo and the playground install, and that of an installation
+/// without Helm. Needs helm, built.
 ///
 /// # Errors
 /// When the chart does not render, or a file cannot be written.
@@ -172,13 +209,48 @@ fn helm(workspace: &Workspace) -> Command {
     command
 }
 
+/// Checks the cases of values, and that cases and variants set every documented value.
+fn case_violations(workspace: &Workspace, documented: &str) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    let mut tested: Vec<String> =
+        Variant::all().iter().flat_map(|variant| cases::set_paths(&variant.values)).collect();
+    let defaults = render(workspace, &[])?;
+    for case in ValueCase::all()? {
+        let broken = match render_case(workspace, &case) {
+            Ok(objects) => case.violations(&objects, &defaults),
+            Err(error) => vec![format!("{error:#}")],
+        };
+        found.extend(broken.into_iter().map(|text| format!("{}: {text}", case.name)));
+        tested.extend(case.paths());
+    }
+    found.extend(cases::untested_values(&readme::documented_values(documented)?, &tested));
+    Ok(found)
+}
+
+/// The objects of the chart with the values of a case.
+fn render_case(workspace: &Workspace, case: &ValueCase) -> Result<Vec<Value>> {
+    let mut command = helm_template(workspace);
+    command.arg("--set-json").arg(serde_json::to_string(&case.values).context("writing values")?);
+    rendered_objects(&mut command)
+}
+
 fn render(workspace: &Workspace, values: &[String]) -> Result<Vec<Value>> {
-    let mut command = helm(workspace);
-    command.args(["template", Variant::RELEASE, "charts/vmpool", "--namespace", Variant::NAMESPACE]);
+    let mut command = helm_template(workspace);
     for value in values {
         command.args(["--set", value]);
     }
-    let output = command_output(&mut command, "helm template")?;
+    rendered_objects(&mut command)
+}
+
+fn helm_template(workspace: &Workspace) -> Command {
+    let mut command = helm(workspace);
+    command.args(["template", Variant::RELEASE, "charts/vmpool", "--namespace", Variant::NAMESPACE]);
+    command.args(["--set", REGISTRY]);
+    command
+}
+
+fn rendered_objects(command: &mut Command) -> Result<Vec<Value>> {
+    let output = command_output(command, "helm template")?;
     objects::parse_rendered_chart(&String::from_utf8_lossy(&output))
 }
 

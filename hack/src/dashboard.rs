@@ -28,17 +28,17 @@ struct Screenshot {
 }
 
 const SCREENSHOTS: [Screenshot; 4] = [
-    Screenshot { file: "dashboard-light.png", view: wide(ColorScheme::Light) },
-    Screenshot { file: "dashboard-dark.png", view: wide(ColorScheme::Dark) },
-    Screenshot { file: "dashboard-phone-light.png", view: narrow(ColorScheme::Light) },
-    Screenshot { file: "dashboard-phone-dark.png", view: narrow(ColorScheme::Dark) },
+    Screenshot { file: "dashboard-light.png", view: wide_view(ColorScheme::Light) },
+    Screenshot { file: "dashboard-dark.png", view: wide_view(ColorScheme::Dark) },
+    Screenshot { file: "dashboard-phone-light.png", view: narrow_view(ColorScheme::Light) },
+    Screenshot { file: "dashboard-phone-dark.png", view: narrow_view(ColorScheme::Dark) },
 ];
 
-const fn wide(scheme: ColorScheme) -> BrowserView {
+const fn wide_view(scheme: ColorScheme) -> BrowserView {
     BrowserView { width: 1100, height: 800, scheme }
 }
 
-const fn narrow(scheme: ColorScheme) -> BrowserView {
+const fn narrow_view(scheme: ColorScheme) -> BrowserView {
     BrowserView { width: 360, height: 760, scheme }
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn check_dashboard(workspace: &Workspace, options: &DashboardOptions)
     std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     let address = SamplePage::read(workspace.root())?.serve()?;
     let mut browser = Chromium::start(&workspace.dashboard())?;
-    let mut tab = BrowserTab::open(&mut browser, wide(ColorScheme::Light))?;
+    let mut tab = BrowserTab::open(&mut browser, wide_view(ColorScheme::Light))?;
     tab.load(&format!("http://{address}/"))?;
     tab.wait_until("document.documentElement.dataset.board === 'shown'")?;
     tab.wait_until("document.getElementById('connection').textContent === 'Live'")?;
@@ -95,7 +95,7 @@ pub(crate) fn check_dashboard(workspace: &Workspace, options: &DashboardOptions)
         problems
             .extend(find_view_problems(&mut tab)?.into_iter().map(|problem| format!("{file}: {problem}")));
     }
-    tab.set_view(wide(ColorScheme::Light))?;
+    tab.set_view(wide_view(ColorScheme::Light))?;
     let document = tab.evaluate("document.documentElement.outerHTML")?;
     problems.extend(missing_texts(document.as_str().unwrap_or_default()));
     problems.extend(accessibility_problems(&tab.accessible_elements()?));

@@ -7,7 +7,9 @@ mod browser;
 mod chart;
 mod dashboard;
 mod generate;
+mod integration;
 mod mutations;
+mod release;
 mod sbom;
 mod site;
 mod tools;
@@ -20,6 +22,7 @@ use anyhow::Result;
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
 
+use crate::integration::Integration;
 use crate::tools::ToolSelection;
 use crate::workspace::Workspace;
 
@@ -48,8 +51,8 @@ enum Command {
     /// Lint the Helm chart, render its variants, check what they grant, and compare it with
     /// e2e/manifests
     Chart {
-        /// Only write the manifests in e2e/manifests, which the demo and the playground install instead of
-        /// the chart
+        /// Only write the rendered manifests: those in e2e/manifests, which the demo and the playground
+        /// install instead of the chart, and deploy/vmpool.yaml
         #[arg(long)]
         write: bool,
     },
@@ -58,6 +61,12 @@ enum Command {
     /// Check the page of `kubectl vmpool dashboard` in a Chromium from $CHROMIUM or $PATH, and write
     /// screenshots of it
     Dashboard(dashboard::DashboardOptions),
+    /// Run another program together with vmpool, and check that both work: Prometheus, cert-manager, KEDA
+    Integration {
+        /// The other program
+        #[arg(value_enum)]
+        which: Integration,
+    },
     /// Build the documentation as a site, into target/site/book, with the mdBook of $PATH or one that is
     /// built once
     Site(site::SiteOptions),
@@ -68,6 +77,9 @@ enum Command {
     Dependencies,
     /// Write the software bill of materials of each program, as CycloneDX JSON
     Sbom(sbom::SbomOptions),
+    /// Make the files of a release: images, chart, manifest, plugin, bills of materials, checksums and
+    /// changes; publishes nothing without --publish
+    Release(release::ReleaseOptions),
     /// Mutation tests: remove the guards in hack/mutations.yaml, one at a time, and check that `make faults`
     /// detects each
     Mutations(mutations::MutationOptions),
@@ -115,10 +127,12 @@ fn run(cli: &Cli) -> Result<()> {
         }
         Command::Alerts => alerts::test_alerts(&workspace),
         Command::Dashboard(options) => dashboard::check_dashboard(&workspace, options),
+        Command::Integration { which } => integration::run_integration(&workspace, *which),
         Command::Site(options) => site::build_site(&workspace, options),
         Command::Hygiene => verify::verify_hygiene(&workspace),
         Command::Dependencies => verify::verify_dependencies(&workspace),
         Command::Sbom(options) => sbom::write_software_bills(&workspace, options),
+        Command::Release(options) => release::make_release(&workspace, options),
         Command::Mutations(options) => mutations::run_mutation_tests(&workspace, options),
         Command::Verify { steps } => verify::run_verification_steps(&workspace, steps),
     }

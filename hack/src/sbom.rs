@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -49,6 +49,15 @@ pub(crate) fn write_software_bills(workspace: &Workspace, options: &SbomOptions)
         println!("{}: {} components", path.display(), bill["components"].as_array().map_or(0, Vec::len));
     }
     Ok(())
+}
+
+/// Writes the bill of each program as it is built on this host.
+///
+/// # Errors
+/// As [`write_software_bills`].
+pub(crate) fn write_bills_of_host(workspace: &Workspace, out: &Path) -> Result<()> {
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    write_software_bills(workspace, &SbomOptions { target, out: Some(out.to_owned()) })
 }
 
 fn bill(workspace: &Workspace, program: &str, package: &str, target: &str) -> Result<Value> {

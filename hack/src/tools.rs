@@ -1,4 +1,5 @@
-//! The Go programs that tests and the demo run: etcd, Kubernetes, containerd, helm, promtool.
+//! The Go programs that tests and the demo run: etcd, Kubernetes, containerd, helm, and
+//! for single commands promtool, cert-manager and KEDA.
 //!
 //! `hack/tools/<module>/go.mod` lists them as Go tool dependencies, so go.sum pins every byte of their
 //! source. They are built into `target/tools/<module>/bin`. They are rebuilt only if go.mod, go.sum, the
@@ -48,6 +49,10 @@ pub(crate) enum ToolSelection {
     All,
     /// promtool, which `cargo xtask alerts` runs
     Promtool,
+    /// cert-manager, which `cargo xtask integration cert-manager` runs
+    CertManager,
+    /// KEDA, which `cargo xtask integration keda` runs
+    Keda,
 }
 
 impl ToolSelection {
@@ -56,10 +61,13 @@ impl ToolSelection {
             Self::ControlPlane | Self::Demo => module.name == CONTROL_PLANE,
             Self::Helm => module.name == "helm",
             Self::Promtool => module.name == PROMTOOL,
-            Self::Node => module.name != PROMTOOL,
+            Self::CertManager => module.name == CERT_MANAGER,
+            Self::Keda => module.name == KEDA,
+            Self::Node => !RARE_MODULES.contains(&module.name),
             // The node cluster needs namespaces, which only root can create, and only on Linux.
             Self::All => {
-                module.name != PROMTOOL && (!NODE_MODULES.contains(&module.name) || node_is_possible())
+                !RARE_MODULES.contains(&module.name)
+                    && (!NODE_MODULES.contains(&module.name) || node_is_possible())
             }
         }
     }
@@ -74,6 +82,15 @@ const TOOLS_VARIABLE: &str = "VMPOOL_TOOLS";
 
 /// The module that only the tests of alerts use.
 const PROMTOOL: &str = "promtool";
+
+/// The module that only its integration uses.
+const CERT_MANAGER: &str = "cert-manager";
+
+/// The module that only the integration with KEDA uses.
+const KEDA: &str = "keda";
+
+/// The modules that are built only for the command that uses them.
+const RARE_MODULES: [&str; 3] = [PROMTOOL, CERT_MANAGER, KEDA];
 
 /// The modules that only the node cluster uses.
 const NODE_MODULES: [&str; 2] = ["node", "containerd"];

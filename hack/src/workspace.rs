@@ -55,9 +55,24 @@ impl Workspace {
         self.target.join("sbom")
     }
 
+    /// The folder of optimized programs.
+    pub(crate) fn release_programs(&self) -> PathBuf {
+        self.target.join("release")
+    }
+
+    /// The folder of the files of a release.
+    pub(crate) fn release_artifacts(&self) -> PathBuf {
+        self.target.join("release-artifacts")
+    }
+
     /// The folder of the dashboard's screenshots.
     pub(crate) fn dashboard(&self) -> PathBuf {
         self.target.join("dashboard")
+    }
+
+    /// The folder of integrations: logs and data of the programs.
+    pub(crate) fn integration(&self) -> PathBuf {
+        self.target.join("integration")
     }
 
     /// The folder of the documentation as a site.

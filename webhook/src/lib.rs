@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A webhook is a path with a decision about a request, as `vmpool_decision` describes it; one handler serves
-//! all of them. The platforms, the engine and the crate for disk images contain all rules. The webhook
-//! decodes, reads and responds. It caches nothing and writes nothing, so all replicas give the same
-//! responses.
+//! all of them. The platforms, the engine and the crates for disk images and autoscalers contain all rules.
+//! The webhook decodes, reads and responds. It caches nothing and writes nothing, so all replicas give the
+//! same responses.
 //!
 //! The layers, lowest first. A module imports only from lower layers:
 //!
@@ -17,10 +17,12 @@
 //! 2. [`metrics`]
 //! 3. `review`: decoding and encoding of reviews
 //! 4. `reads`: reads from kube-apiserver
-//! 5. `webhook`, `finalizers`, then `pools`, `images`, `types`: the table of webhooks, and their rules
+//! 5. `webhook`, `finalizers`, then `autoscalers`, `pools`, `images`, `types`: the table of webhooks, and
+//!    their rules
 //! 6. `state`, `body`, `handlers`, `router`: the handling of a review
 //! 7. [`options`], `run`: the process
 
+mod autoscalers;
 mod body;
 mod bounded_json;
 mod callers;

@@ -7,7 +7,7 @@ use axum::routing::post;
 
 use crate::state::{ReviewState, ServedWebhook};
 use crate::webhook::WebhookEntry;
-use crate::{handlers, images, pools, types};
+use crate::{autoscalers, handlers, images, pools, types};
 
 /// The webhooks of each platform, and those of images, instance types and preferences. Other paths return
 /// 404, and methods other than POST return 405.
@@ -32,6 +32,9 @@ fn served_webhooks(state: &ReviewState) -> Vec<WebhookEntry> {
     }
     if state.images {
         webhooks.extend(images::image_webhooks(&state.allowed_urls));
+    }
+    if state.autoscalers {
+        webhooks.push(autoscalers::autoscaler_webhook());
     }
     if state.types {
         webhooks.extend(types::machine_webhooks());

@@ -64,18 +64,20 @@ pub async fn run_webhook(
         move || metrics.page()
     });
     let (pools, images) = (gates.enabled(Feature::VirtualMachinePool), gates.enabled(Feature::DiskImages));
+    let autoscalers = gates.enabled(Feature::PoolAutoscaler);
     let standalone = pools && options.instancetype_mode == InstancetypeMode::Standalone;
-    let router = if pools || images {
+    let router = if pools || images || autoscalers {
         let rules = if pools { vmpool_platforms::admission::admission_rules(&settings) } else { Vec::new() };
         for warning in rules.iter().filter_map(|rules| rules.kind().setup_warning) {
             tracing::warn!("{warning}");
         }
         let state = ReviewState::new(rules, client.clone(), metrics.clone(), env.clone()).accepting(callers);
         let state = if images { state.with_images(allowed_urls) } else { state };
+        let state = if autoscalers { state.with_autoscalers() } else { state };
         webhook_router(&if standalone { state.with_types() } else { state })
     } else {
         tracing::warn!(
-            "feature gates VirtualMachinePool and DiskImages are off: the webhook validates nothing"
+            "feature gates VirtualMachinePool, DiskImages and PoolAutoscaler are off: the webhook validates nothing"
         );
         empty_router()
     };

@@ -33,6 +33,8 @@ pub struct ReviewState {
     pub(crate) allowed_urls: Arc<[SourceUrl]>,
     /// Whether the webhook reviews images.
     pub(crate) images: bool,
+    /// Whether the webhook reviews autoscalers.
+    pub(crate) autoscalers: bool,
     /// Whether the webhook reviews instance types, preferences and the machines that name them.
     pub(crate) types: bool,
     pub(crate) bodies: Arc<MemoryLimit>,
@@ -47,14 +49,31 @@ impl ReviewState {
         let bodies = Arc::new(MemoryLimit::new(BODY_MEMORY, env.clone()));
         let objects = Arc::new(MemoryLimit::new(OBJECT_MEMORY, env.clone()));
         let callers = Callers::default();
-        let (allowed_urls, images, types) = (Arc::default(), false, false);
-        Self { rules, reader, metrics, env, callers, allowed_urls, images, types, bodies, objects }
+        Self {
+            rules,
+            reader,
+            metrics,
+            env,
+            callers,
+            allowed_urls: Arc::default(),
+            images: false,
+            autoscalers: false,
+            types: false,
+            bodies,
+            objects,
+        }
     }
 
     /// The same state, which also reviews images. Their URLs must begin at one of these, if there are any.
     #[must_use]
     pub fn with_images(self, allowed_urls: Vec<SourceUrl>) -> Self {
         Self { allowed_urls: allowed_urls.into(), images: true, ..self }
+    }
+
+    /// The same state, which also reviews autoscalers.
+    #[must_use]
+    pub fn with_autoscalers(self) -> Self {
+        Self { autoscalers: true, ..self }
     }
 
     /// The same state, which also reviews instance types, preferences and the machines that name them.

@@ -1,6 +1,7 @@
 //! Tests with the real router and an API server in memory, one request at a time.
 
 mod agreement;
+mod autoscalers;
 mod callers;
 mod cost;
 mod existing_references;

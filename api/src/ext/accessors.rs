@@ -3,6 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::{
+    autoscaler,
     conditions::Conditions,
     diskimage,
     enums::ReclaimPolicy,
@@ -39,6 +40,7 @@ conditions_of!(
     VirtualMachinePool,
     diskimage::VmDiskImage,
     diskimage::VirtualMachine,
+    autoscaler::PoolAutoscaler,
 );
 
 impl VirtualMachinePool {

@@ -104,6 +104,12 @@ impl PoolBuilder {
         self
     }
 
+    /// Sets after how many seconds without progress the pool is stalled.
+    pub fn progress_deadline_seconds(mut self, seconds: i32) -> Self {
+        self.pool.spec.progress_deadline_seconds = Some(seconds);
+        self
+    }
+
     /// Pauses rollouts: existing machines keep their configuration if the template changes.
     pub fn paused(mut self) -> Self {
         self.rollout().paused = Some(true);

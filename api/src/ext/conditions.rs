@@ -2,6 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
+pub mod autoscaler;
 pub mod image;
 pub mod pool;
 #[cfg(test)]

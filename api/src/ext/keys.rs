@@ -73,21 +73,29 @@ pub mod annotations {
     pub const RESTARTING: &str = "vmpool.dev/restarting";
     /// On machines of all platforms: the drain, as JSON. Only the controller writes it.
     pub const DRAINING: &str = "vmpool.dev/draining";
-    /// Prefix of the annotations of machines that hold a drain up, until the drain's deadline. The rest of the
-    /// key names the hook.
+    /// Prefix of the annotations of machines that hold a drain up, until the drain's deadline. The rest of
+    /// the key names the hook.
     pub const DRAIN_HOOK_PREFIX: &str = "drain.vmpool.dev/";
-    /// On pools of all platforms: for how long a machine may drain, as JSON, for example `{"timeout": "10m"}`.
+    /// On pools of all platforms: for how long a machine may drain, as JSON, for example `{"timeout":
+    /// "10m"}`.
     pub const DRAIN: &str = "vmpool.dev/drain";
     /// On pools of all platforms: the longest time for which a machine can be protected, for example `24h`.
     pub const MAX_PROTECTION: &str = "vmpool.dev/max-protection";
-    /// On pools of all platforms: how many machines may exist that have not been ready yet, for example `5` or
-    /// `10%`.
+    /// On pools of all platforms: how many machines may exist that have not been ready yet, for example `5`
+    /// or `10%`.
     pub const MAX_PROVISIONING: &str = "vmpool.dev/max-provisioning";
     /// On machines of all platforms, as a label: the machine is a standby machine, `warming` or `stopped`. On
     /// pools of all platforms, as an annotation: the standby machines, as JSON, for example `{"replicas": 2}`.
     pub const STANDBY: &str = "vmpool.dev/standby";
     /// On machines of all platforms: when the controller activated a standby machine, RFC 3339.
     pub const ACTIVATED_AT: &str = "vmpool.dev/activated-at";
+    /// On pools of all platforms that an autoscaler names: the claims that found no machine, a JSON object
+    /// that maps a digest of the user and the id to the Unix time in seconds at which the entry ends. Only
+    /// the aggregated API writes it.
+    pub const WAITING_CLAIMS: &str = "vmpool.dev/waiting-claims";
+    /// On pools of all platforms: after how many seconds without progress the pool is stalled, for example
+    /// `1800`.
+    pub const PROGRESS_DEADLINE_SECONDS: &str = "vmpool.dev/progress-deadline-seconds";
     /// On the Lease of the controller: when the leader released it, RFC 3339.
     pub const LEASE_RELEASED: &str = "vmpool.dev/lease-released";
 }

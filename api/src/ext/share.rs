@@ -125,6 +125,11 @@ impl IntOrPercent {
     pub fn share(&self) -> Result<Share, ShareError> {
         Share::from_json(&self.0)
     }
+
+    /// The value as JSON, for fields whose percentages have another range.
+    pub fn as_json(&self) -> &Value {
+        &self.0
+    }
 }
 
 impl From<Share> for IntOrPercent {

@@ -27,12 +27,18 @@ use std::collections::BTreeMap;
 #[kube(derive = "Default")]
 #[kube(derive = "PartialEq")]
 pub struct VirtualMachinePoolSpec {
+    /// How machines with hooks end. A hook is an annotation of a machine with the prefix drain.vmpool.dev/. Before the controller deletes or restarts such a machine, it waits until all hooks are released. It overrides the annotation vmpool.dev/drain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<VirtualMachinePoolDrain>,
     /// The longest time for which a machine can be protected, a duration from 1m to 720h. The default is 24h. It overrides the annotation vmpool.dev/max-protection.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxProtection")]
     pub max_protection: Option<String>,
     /// How many machines may exist that have not been ready yet. The controller creates no further machine while that many exist; a machine counts for at most 30 minutes. A number from 1, or a percentage of replicas from 1% to 100%, rounded up. Without it, the pool has no limit. It overrides the annotation vmpool.dev/max-provisioning.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxProvisioning")]
     pub max_provisioning: Option<IntOrPercent>,
+    /// After how many seconds without progress the pool is stalled. The condition Stalled is then True, with the cause. Progress is a machine that became ready, was updated, created or deleted. The default is 600. It overrides the annotation vmpool.dev/progress-deadline-seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "progressDeadlineSeconds")]
+    pub progress_deadline_seconds: Option<i32>,
     /// The desired number of machines. Users, autoscalers and targeted removals change it, and the controller never does. The default is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
@@ -45,12 +51,23 @@ pub struct VirtualMachinePoolSpec {
     /// Which machines the controller deletes when replicas is lowered. NewestFirst and OldestFirst choose machines by age, after machines that have never been ready. With Explicit, the controller deletes only the targets of targeted removals. There is no default, because the wrong policy deletes data.
     #[serde(rename = "scaleDownPolicy")]
     pub scale_down_policy: String,
+    /// Standby machines, which are stopped and have disks. If a machine is missing, the controller starts one of them instead of creating a machine. No other field counts them. It overrides the annotation vmpool.dev/standby.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standby: Option<VirtualMachinePoolStandby>,
     /// Disk templates, from 1 to 16. Every machine gets its own disk for each of them. If you remove or rename an entry, the controller deletes its disks.
     #[serde(rename = "virtualDiskTemplates")]
     pub virtual_disk_templates: Vec<VirtualMachinePoolVirtualDiskTemplates>,
     /// The template from which the controller creates every machine of the pool.
     #[serde(rename = "virtualMachineTemplate")]
     pub virtual_machine_template: VirtualMachinePoolVirtualMachineTemplate,
+}
+
+/// How machines with hooks end. A hook is an annotation of a machine with the prefix drain.vmpool.dev/. Before the controller deletes or restarts such a machine, it waits until all hooks are released. It overrides the annotation vmpool.dev/drain.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolDrain {
+    /// The longest time for which the controller waits for the hooks of a machine, a duration from 0s to 24h. The default is 10m. With 0s, it does not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
 }
 
 /// How the controller applies a changed machine template to existing machines. If the CustomResourceDefinition of a cluster does not have these fields, use the equivalent annotations.
@@ -65,6 +82,19 @@ pub struct VirtualMachinePoolRollout {
     /// Name of a stored revision of the machine template, as status.desiredTemplateHash showed it. While it is set, the controller creates and updates machines from that revision instead of virtualMachineTemplate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
+}
+
+/// Standby machines, which are stopped and have disks. If a machine is missing, the controller starts one of them instead of creating a machine. No other field counts them. It overrides the annotation vmpool.dev/standby.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolStandby {
+    /// The desired number of standby machines.
+    pub replicas: i32,
+    /// Whether a standby machine runs before it is stopped. With FirstReady, which is the default, it runs until it has been ready for warmUpDelay. With None, it is created stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "warmUp")]
+    pub warm_up: Option<String>,
+    /// How long a standby machine must have been ready before it is stopped, a duration from 0s to 1h. The default is 60s.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "warmUpDelay")]
+    pub warm_up_delay: Option<String>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -125,6 +155,9 @@ pub struct VirtualMachinePoolStatus {
     /// Name of the current revision: that of the template, or the one that spec.rollout.revision names. A machine has it as a label when the revision is in effect.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "desiredTemplateHash")]
     pub desired_template_hash: Option<String>,
+    /// The number of machines that drain: their guests finish their work before the controller deletes or restarts the machines. Absent if it is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "drainingReplicas")]
+    pub draining_replicas: Option<i32>,
     /// The number behind the name of the next machine. A new leader goes on from it, so that the name of a former machine does not return.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "nextMachineNumber")]
     pub next_machine_number: Option<i64>,
@@ -134,6 +167,9 @@ pub struct VirtualMachinePoolStatus {
     /// The number of machines that run or migrate, and are not being deleted.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "readyReplicas")]
     pub ready_replicas: Option<i32>,
+    /// The number of standby machines that are stopped and have their disks.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "readyStandbyReplicas")]
+    pub ready_standby_replicas: Option<i32>,
     /// The number of existing machines, including stopped and terminating ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
@@ -143,6 +179,9 @@ pub struct VirtualMachinePoolStatus {
     /// Label selector for the pods of the machines. Autoscalers read it through the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
+    /// The number of standby machines. No other counter contains them.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "standbyReplicas")]
+    pub standby_replicas: Option<i32>,
     /// The number of machines in which the current revision is in effect, and that are not being deleted.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "updatedReplicas")]
     pub updated_replicas: Option<i32>,

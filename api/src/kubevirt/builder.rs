@@ -228,6 +228,12 @@ impl KubeVirtPoolBuilder {
         self
     }
 
+    /// Sets after how many seconds without progress the pool is stalled.
+    pub fn progress_deadline_seconds(mut self, seconds: i32) -> Self {
+        self.pool.spec.progress_deadline_seconds = Some(seconds);
+        self
+    }
+
     /// Replaces machines that fail to start, after three failed starts and five minutes.
     pub fn autohealing(mut self) -> Self {
         self.pool.spec.autohealing = Some(Autohealing::default());

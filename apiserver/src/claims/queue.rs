@@ -13,6 +13,7 @@ use super::choose::{ClaimSnapshot, MatchingClaims};
 use super::current::UpToDateMachines;
 use super::model::{ClaimJob, Claimed};
 use super::observe;
+use super::waiting::WaitingRecorder;
 use super::writer::{ClaimCandidates, ClaimWriter};
 use crate::cluster::ClusterClient;
 use crate::error::Error;
@@ -40,11 +41,14 @@ struct Shared {
     cluster: ClusterClient,
     env: Env,
     metrics: ApiServerMetrics,
+    /// Records claims without a machine for autoscalers; `None` if there are none.
+    recorder: Option<Arc<WaitingRecorder>>,
 }
 
 impl ClaimQueue {
-    pub(super) fn new(cluster: ClusterClient, env: Env, metrics: ApiServerMetrics) -> Self {
-        Self { shared: Arc::new(Shared { cluster, env, metrics }), waiting: PoolQueues::default() }
+    pub(super) fn new(cluster: ClusterClient, env: Env, metrics: ApiServerMetrics, autoscales: bool) -> Self {
+        let recorder = autoscales.then(|| WaitingRecorder::new(cluster.clone(), env.clone()));
+        Self { shared: Arc::new(Shared { cluster, env, metrics, recorder }), waiting: PoolQueues::default() }
     }
 
     /// Adds a claim to the queue of its pool, and starts a worker if the pool has none.
@@ -113,6 +117,9 @@ impl Worker {
         let mut served = served.buffered(CONCURRENT_CLAIMS);
         let mut unserved = Vec::new();
         while let Some((job, result)) = served.next().await {
+            if let (Ok(ClaimAttempt::NoMachineAvailable), Some(recorder)) = (&result, &self.shared.recorder) {
+                recorder.note(self.queue.pool(), &job);
+            }
             match result {
                 Ok(ClaimAttempt::Claimed(claimed)) => job.finish(Ok(claimed)),
                 Ok(ClaimAttempt::HeldMachineChanged) if env.uptime() < job.deadline => unserved.push(job),

@@ -5,6 +5,7 @@ mod faults;
 mod kubevirt;
 mod removals;
 mod typed_bodies;
+mod waiting;
 
 use serde_json::{Value, json};
 use vmpool_engine::protection::{CLAIM, UNTIL};

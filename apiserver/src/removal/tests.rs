@@ -2,6 +2,7 @@
 
 mod basics;
 mod crashes;
+mod draining;
 mod faults;
 mod kubevirt;
 mod parallel;

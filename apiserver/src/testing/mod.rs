@@ -6,6 +6,7 @@ mod process;
 mod server;
 mod store;
 
+pub(crate) use controller::record_of;
 pub(crate) use process::{ApiServerProcess, TestResponse, front_proxy, request_as_alice, results_of};
 pub(crate) use server::{FaultyApiServer, RequestFault};
 pub(crate) use store::FaultyServerStore;
@@ -38,6 +39,7 @@ pub(crate) const SETTINGS: ApiServerSettings = ApiServerSettings {
     enabled: true,
     apis: vmpool_platforms::removal::APIS,
     accept_within: Duration::from_secs(25),
+    autoscales: false,
     request_timeout: Duration::from_secs(12),
 };
 

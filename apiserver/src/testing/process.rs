@@ -89,7 +89,7 @@ pub(crate) fn front_proxy() -> BTreeMap<String, String> {
 }
 
 impl ApiServerProcess {
-    pub(super) fn start(world: &ApiServerWorld, seed: u64, settings: ApiServerSettings) -> Self {
+    pub(crate) fn start(world: &ApiServerWorld, seed: u64, settings: ApiServerSettings) -> Self {
         let killable = Killable::default();
         let entropy = Arc::new(SeededEntropy::new(seed));
         let env = Env::new(Arc::new(world.clock.clone()), entropy, Arc::new(killable.clone()));

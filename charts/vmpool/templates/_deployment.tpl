@@ -15,17 +15,34 @@ notice the termination after a delay.
 {{- if and $serves (eq (int $own.port) (int $own.healthPort)) }}
 {{- fail (printf "%s.port and %s.healthPort are both %v" .component .component $own.port) }}
 {{- end }}
+{{- if $own.hostNetwork }}
+{{- $ports := list }}
+{{- range $other := splitList "," (include "vmpool.components" $root) }}
+{{- $values := get $root.Values $other }}
+{{- if $values.hostNetwork }}
+{{- $ports = concat $ports (list $values.healthPort $values.port | compact) }}
+{{- end }}
+{{- end }}
+{{- if ne (len $ports) (len ($ports | uniq)) }}
+{{- fail (printf "programs with hostNetwork share the ports of their node, so they need different ones: %s" (join ", " $ports)) }}
+{{- end }}
+{{- end }}
 {{- $mounted := and $serves (eq $root.Values.certificates.mode "CertManager") }}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: {{ include "vmpool.name" . }}
   namespace: {{ $root.Release.Namespace }}
+  {{- with include "vmpool.annotations" (dict "root" $root "own" $own.deploymentAnnotations) }}{{ . | nindent 2 }}{{ end }}
   labels:
-    {{- include "vmpool.labels" . | nindent 4 }}
+    {{- include "vmpool.labels.with" (dict "base" (include "vmpool.labels" .) "more" $own.deploymentLabels) | nindent 4 }}
 spec:
   replicas: {{ $own.replicas }}
-  {{- if $serves }}
+  revisionHistoryLimit: {{ $own.revisionHistoryLimit }}
+  {{- if $own.strategy }}
+  strategy:
+    {{- toYaml $own.strategy | nindent 4 }}
+  {{- else if $serves }}
   strategy:
     type: RollingUpdate
     rollingUpdate:
@@ -38,30 +55,23 @@ spec:
   template:
     metadata:
       labels:
-        {{- include "vmpool.labels" . | nindent 8 }}
-        {{- with $own.podLabels }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
-      annotations:
-        kubectl.kubernetes.io/default-container: {{ .component }}
-        {{- with $own.podAnnotations }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+        {{- include "vmpool.labels.with" (dict "base" (include "vmpool.labels" .) "more" $own.podLabels) | nindent 8 }}
+      {{- $annotations := merge (dict) ($own.podAnnotations | default dict) (dict "kubectl.kubernetes.io/default-container" .component) }}
+      {{- include "vmpool.annotations" (dict "root" $root "own" $annotations) | nindent 6 }}
     spec:
-      serviceAccountName: {{ include "vmpool.name" . }}
+      serviceAccountName: {{ include "vmpool.account" . }}
       automountServiceAccountToken: true
       enableServiceLinks: false
       terminationGracePeriodSeconds: {{ $own.terminationGracePeriodSeconds }}
-      {{- with $root.Values.imagePullSecrets }}
+      {{- with include "vmpool.imagePullSecrets" $root }}
       imagePullSecrets:
-        {{- toYaml . | nindent 8 }}
+        {{- . | nindent 8 }}
+      {{- end }}
+      {{- with include "vmpool.network" $own | trim }}
+      {{- . | nindent 6 }}
       {{- end }}
       securityContext:
         {{- include "vmpool.podSecurityContext" $root | nindent 8 }}
-        {{- if $mounted }}
-        # The group of the process can read the key.
-        fsGroup: 65532
-        {{- end }}
       containers:
         - name: {{ .component }}
           image: {{ include "vmpool.image" . | quote }}
@@ -72,7 +82,7 @@ spec:
             - {{ . | quote }}
             {{- end }}
             {{- if $serves }}
-            - --listen-address=0.0.0.0:{{ $own.port }}
+            - {{ printf "--listen-address=%s" (include "vmpool.listen" (dict "root" $root "port" $own.port)) | quote }}
             {{- if $mounted }}
             - --tls-cert-file=/etc/vmpool/tls/tls.crt
             - --tls-private-key-file=/etc/vmpool/tls/tls.key
@@ -85,7 +95,7 @@ spec:
             {{- end }}
             {{- end }}
             {{- end }}
-            - --health-address=0.0.0.0:{{ $own.healthPort }}
+            - {{ printf "--health-address=%s" (include "vmpool.listen" (dict "root" $root "port" $own.healthPort)) | quote }}
             {{- if $root.Values.metrics.authorization }}
             - --metrics-authorization
             {{- end }}
@@ -111,16 +121,13 @@ spec:
             httpGet:
               path: /livez
               port: health
-            periodSeconds: 10
-            timeoutSeconds: {{ $root.Values.probes.timeoutSeconds }}
-            failureThreshold: 3
+            {{- include "vmpool.probe" (merge (dict "timeoutSeconds" $root.Values.probes.timeoutSeconds) $root.Values.probes.liveness) | nindent 12 }}
           # When this passes, a rolling update continues, and a drain can evict the next pod.
           readinessProbe:
             httpGet:
               path: /readyz
               port: health
-            periodSeconds: 2
-            timeoutSeconds: {{ $root.Values.probes.timeoutSeconds }}
+            {{- include "vmpool.probe" (merge (dict "timeoutSeconds" $root.Values.probes.timeoutSeconds) $root.Values.probes.readiness) | nindent 12 }}
           {{- if $serves }}
           lifecycle:
             preStop:
@@ -131,7 +138,7 @@ spec:
             {{- toYaml $own.resources | nindent 12 }}
           securityContext:
             {{- include "vmpool.containerSecurityContext" $root | nindent 12 }}
-          {{- if or $mounted .clients }}
+          {{- if or $mounted .clients $own.extraVolumeMounts }}
           volumeMounts:
             {{- if $mounted }}
             - name: tls
@@ -143,19 +150,29 @@ spec:
               mountPath: /etc/vmpool/clients
               readOnly: true
             {{- end }}
+            {{- with $own.extraVolumeMounts }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
           {{- end }}
-      {{- if or $mounted .clients }}
+        {{- with $own.extraContainers }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- if or $mounted .clients $own.extraVolumes }}
       volumes:
         {{- if $mounted }}
         - name: tls
           secret:
             secretName: {{ include "vmpool.tlsSecret" . }}
-            defaultMode: 0440
+            # The user of the process has any number, for example in OpenShift. Only this pod has the volume.
+            defaultMode: 0444
         {{- end }}
         {{- if .clients }}
         - name: clients
           configMap:
             name: vmpool-webhook-clients
+        {{- end }}
+        {{- with $own.extraVolumes }}
+        {{- toYaml . | nindent 8 }}
         {{- end }}
       {{- end }}
       {{- with include "vmpool.placement" $own | trim }}
@@ -179,20 +196,37 @@ spec:
         {{- end }}
 {{- end }}
 
+{{/* Without a user: the images have one, and OpenShift chooses one from the range of the namespace. */}}
 {{- define "vmpool.podSecurityContext" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-seccompProfile:
-  type: RuntimeDefault
+{{ toYaml .Values.podSecurityContext }}
 {{- end }}
 
 {{- define "vmpool.containerSecurityContext" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-runAsNonRoot: true
-capabilities:
-  drop: [ALL]
+{{ toYaml .Values.containerSecurityContext }}
+{{- end }}
+
+{{/* The times and thresholds of a probe. */}}
+{{- define "vmpool.probe" -}}
+periodSeconds: {{ .periodSeconds }}
+timeoutSeconds: {{ .timeoutSeconds }}
+failureThreshold: {{ .failureThreshold }}
+{{- with .initialDelaySeconds }}
+initialDelaySeconds: {{ . }}
+{{- end }}
+{{- end }}
+
+{{/* The network of the pods of one program. Takes the values of the program. */}}
+{{- define "vmpool.network" -}}
+{{- if .hostNetwork }}
+hostNetwork: true
+{{- end }}
+{{- with .dnsPolicy | default (.hostNetwork | ternary "ClusterFirstWithHostNet" "") }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- with .dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{/* Where the pods of one program run. Takes the values of the program. */}}

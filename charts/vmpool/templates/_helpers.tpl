@@ -23,6 +23,19 @@ app.kubernetes.io/part-of: vmpool
 {{ .Release.Name | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
+{{/* The ServiceAccount of one program. */}}
+{{- define "vmpool.account" -}}
+{{ get .root.Values.serviceAccount.names .component | default (include "vmpool.name" .) }}
+{{- end }}
+
+{{/* The installed programs, and those of them that serve requests, with commas. */}}
+{{- define "vmpool.components" -}}
+controller,{{ include "vmpool.servers" . }}
+{{- end }}
+{{- define "vmpool.servers" -}}
+webhook{{ if .Values.apiserver.enabled }},apiserver{{ end }}
+{{- end }}
+
 {{/* Labels of every object of one program. */}}
 {{- define "vmpool.labels" -}}
 {{ include "vmpool.selector" . }}
@@ -41,12 +54,58 @@ app.kubernetes.io/part-of: vmpool
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Labels with further ones, which have priority. Takes a dict of base (text) and more. */}}
+{{- define "vmpool.labels.with" -}}
+{{- if .more -}}
+{{ toYaml (merge (dict) .more (fromYaml .base)) }}
+{{- else -}}
+{{ .base }}
+{{- end -}}
+{{- end }}
+
+{{/* The field `annotations`: own annotations, which have priority, and common ones. Nothing without both. Takes a dict of root and own. */}}
+{{- define "vmpool.annotations" -}}
+{{- with merge (dict) (.own | default dict) (.root.Values.commonAnnotations | default dict) -}}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end -}}
+{{- end }}
+
+{{/* The secrets for the registry, as a YAML list; nothing without any. */}}
+{{- define "vmpool.imagePullSecrets" -}}
+{{- $secrets := list -}}
+{{- range concat (dig "imagePullSecrets" list (.Values.global | default dict) | default list) .Values.imagePullSecrets -}}
+{{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) -}}
+{{- end -}}
+{{- with $secrets | uniq -}}
+{{ toYaml . }}
+{{- end -}}
+{{- end }}
+
+{{/* The registry of the images. Fails without one: no image of vmpool is published, so a default could not be pulled. */}}
+{{- define "vmpool.registry" -}}
+{{- $registry := dig "imageRegistry" "" (.Values.global | default dict) | default .Values.image.registry | trimSuffix "/" -}}
+{{- required "image.registry is required: no images of vmpool are published yet. Build and load them as docs/install.md#images describes, and set image.registry to their registry, for example --set image.registry=vmpool.local" $registry -}}
+{{- end }}
+
+{{/* An address to listen on. Takes a dict of root and port. */}}
+{{- define "vmpool.listen" -}}
+{{- $host := .root.Values.listenAddress -}}
+{{ contains ":" $host | ternary (printf "[%s]" $host) $host }}:{{ .port }}
 {{- end }}
 
 {{/* The image of one program. Its name is that of the program, or else imageName of the dict. */}}
 {{- define "vmpool.image" -}}
 {{- $own := (get .root.Values .component).image -}}
-{{- $repository := $own.repository | default (printf "%s/%s" (.root.Values.image.registry | trimSuffix "/") (.imageName | default (include "vmpool.name" .))) -}}
+{{- $repository := $own.repository -}}
+{{- if not $repository -}}
+{{- $repository = printf "%s/%s" (include "vmpool.registry" .root) (.imageName | default (include "vmpool.name" .)) -}}
+{{- end -}}
 {{- if $own.digest -}}
 {{ $repository }}@{{ $own.digest }}
 {{- else -}}
@@ -56,7 +115,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{/* The full user name of a program's ServiceAccount. */}}
 {{- define "vmpool.user" -}}
-system:serviceaccount:{{ .root.Release.Namespace }}:{{ include "vmpool.name" . }}
+system:serviceaccount:{{ .root.Release.Namespace }}:{{ include "vmpool.account" . }}
 {{- end }}
 
 {{/* The gates as A=true,B=false, in a stable order, because range iterates over a map in the order of its keys. */}}
@@ -158,6 +217,16 @@ true
 {{- end -}}
 {{- end }}
 
+{{/* "true" if autoscalers of pools are enabled. Fails without pools. */}}
+{{- define "vmpool.autoscalers" -}}
+{{- if .Values.featureGates.PoolAutoscaler -}}
+{{- if not .Values.featureGates.VirtualMachinePool -}}
+{{- fail "featureGates.PoolAutoscaler requires featureGates.VirtualMachinePool" -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end }}
+
 {{/*
 The platforms that the controller reconciles, with commas; `auto` if it finds them itself. Fails if there is none, except that without the
 feature gate no platform is needed.
@@ -219,7 +288,7 @@ of another owner stays as it is.
 {{- $holder := include "vmpool.apiservice.holder" (dict "root" $root "name" $name) -}}
 {{- if eq $holder "taken" -}}
 {{- include "vmpool.apiservice.taken" $name -}}
-{{- else if and (include "vmpool.standalone" $root) (ne $holder "foreign") -}}
+{{- else if and $root.Values.apiserver.enabled (include "vmpool.standalone" $root) (ne $holder "foreign") -}}
 {{- $names = append $names $name -}}
 {{- end -}}
 {{- end -}}
@@ -228,9 +297,10 @@ of another owner stays as it is.
 {{/* The names of the APIServices that serve targeted removal, with commas. */}}
 {{- define "vmpool.removalApiservices" -}}
 {{- $names := list -}}
-{{- if include "vmpool.dvp" . }}{{ $names = append $names (include "vmpool.apiservice.own" .) }}{{ end -}}
+{{- $serves := .Values.apiserver.enabled -}}
+{{- if and $serves (include "vmpool.dvp" .) }}{{ $names = append $names (include "vmpool.apiservice.own" .) }}{{ end -}}
 {{- if include "vmpool.platformGroup" . }}{{ $names = append $names (include "vmpool.apiservice.platform" .) }}{{ end -}}
-{{- if include "vmpool.kubevirt" . }}{{ $names = append $names (include "vmpool.apiservice.kubevirt" .) }}{{ end -}}
+{{- if and $serves (include "vmpool.kubevirt" .) }}{{ $names = append $names (include "vmpool.apiservice.kubevirt" .) }}{{ end -}}
 {{- join "," $names -}}
 {{- end }}
 {{- define "vmpool.apiservice.platform" -}}
@@ -281,6 +351,7 @@ foreign
 {{- $name := include "vmpool.apiservice.platform" . -}}
 {{- if eq $holder "taken" -}}
 {{- include "vmpool.apiservice.taken" $name -}}
+{{- else if not .Values.apiserver.enabled -}}
 {{- else if not (and .Values.featureGates.VirtualMachinePool (include "vmpool.isPresent" (dict "root" . "platform" "dvp"))) -}}
 {{- else if eq $wanted "false" -}}
 {{- else if eq $holder "foreign" -}}
@@ -303,10 +374,12 @@ true
 {{ include "vmpool.name" . }}.{{ .root.Release.Namespace }}.svc
 {{- end }}
 
-{{/* The annotation that lets cert-manager put its CA into a webhook configuration or an APIService. Takes a dict of root and
+{{/* The field `annotations` with which cert-manager puts its CA into a webhook configuration or an APIService. Takes a dict of root and
 component. */}}
 {{- define "vmpool.caInjection" -}}
+{{- $own := dict -}}
 {{- if eq .root.Values.certificates.mode "CertManager" }}
-cert-manager.io/inject-ca-from: {{ .root.Release.Namespace }}/{{ include "vmpool.name" . }}
+{{- $own = dict "cert-manager.io/inject-ca-from" (printf "%s/%s" .root.Release.Namespace (include "vmpool.name" .)) -}}
 {{- end }}
+{{- include "vmpool.annotations" (dict "root" .root "own" $own) -}}
 {{- end }}

@@ -14,6 +14,7 @@ metadata:
   {{- with .namespace }}
   namespace: {{ . }}
   {{- end }}
+  {{- with include "vmpool.annotations" (dict "root" .root) }}{{ . | nindent 2 }}{{ end }}
   labels:
     {{- include "vmpool.labels" . | nindent 4 }}
 rules:
@@ -32,6 +33,7 @@ metadata:
   {{- with .namespace }}
   namespace: {{ . }}
   {{- end }}
+  {{- with include "vmpool.annotations" (dict "root" .root) }}{{ . | nindent 2 }}{{ end }}
   labels:
     {{- include "vmpool.labels" . | nindent 4 }}
 roleRef:
@@ -40,7 +42,7 @@ roleRef:
   name: {{ .role | default .name }}
 subjects:
   - kind: ServiceAccount
-    name: {{ include "vmpool.name" . }}
+    name: {{ include "vmpool.account" . }}
     namespace: {{ .root.Release.Namespace }}
 {{- end }}
 

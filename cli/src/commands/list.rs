@@ -55,6 +55,8 @@ struct PoolListEntry {
     updated: Option<usize>,
     /// Protected and claimed machines; `None` if the user may not list machines.
     protected: Option<usize>,
+    /// Draining machines; `None` if the user may not list machines.
+    draining: Option<usize>,
     /// The phase that the controller has published.
     phase: String,
     /// Whether the status is about the current spec.
@@ -158,15 +160,17 @@ async fn add_pools<P: ClientPlatform>(
     if stored.is_empty() {
         return Ok(true);
     }
-    let protected = match protected_machines::<P>(cluster, scope).await {
-        Ok(protected) => Some(protected),
+    let marked = match marked_machines::<P>(cluster, scope).await {
+        Ok(marked) => Some(marked),
         Err(error) => {
-            listing.unreadable.push(format!("protected machines of {} pools: {error:#}", P::TITLE));
+            listing
+                .unreadable
+                .push(format!("protected and draining machines of {} pools: {error:#}", P::TITLE));
             None
         }
     };
     for object in &stored {
-        match pool_list_entry::<P>(object, protected.as_deref()) {
+        match pool_list_entry::<P>(object, marked.as_deref(), cluster.env.now()) {
             Ok(entry) => listing.pools.push(entry),
             Err(error) => listing.unreadable.push(format!("pool {}: {error:#}", name_of(object))),
         }
@@ -174,22 +178,22 @@ async fn add_pools<P: ClientPlatform>(
     Ok(true)
 }
 
-/// The protected machines of all pools.
-async fn protected_machines<P: ClientPlatform>(
+/// The protected and the draining machines of all pools.
+async fn marked_machines<P: ClientPlatform>(
     cluster: &UserClusterClient,
     scope: ListScope,
 ) -> Result<Vec<Machine>> {
     let now = cluster.env.now();
     let machines = cluster.list_if_served::<P::Machine>(scope).await?.unwrap_or_default();
     let decoded = machines.into_iter().filter_map(|machine| serde_json::from_value(machine).ok());
-    let is_protected =
-        |machine: &Machine| machine.protection.as_ref().is_some_and(|protection| protection.protects(now));
-    Ok(decoded.map(|machine: P::Machine| P::read_machine(&machine)).filter(is_protected).collect())
+    let is_marked = |machine: &Machine| machine.is_protected(now) || machine.drain_mark().is_some();
+    Ok(decoded.map(|machine: P::Machine| P::read_machine(&machine)).filter(is_marked).collect())
 }
 
 fn pool_list_entry<P: ClientPlatform>(
     stored: &Value,
-    protected: Option<&[Machine]>,
+    marked: Option<&[Machine]>,
+    now: Timestamp,
 ) -> Result<PoolListEntry> {
     let (_, pool) = decode_pool::<P>(stored)?;
     let count = |field: &str| {
@@ -198,7 +202,7 @@ fn pool_list_entry<P: ClientPlatform>(
     };
     let published = read_published_phase(&pool);
     let unobserved = UnobservedSpec::read(stored, &pool);
-    let is_own = |machine: &&Machine| machine.belongs_to(&pool.id);
+    let own = marked.map(|marked| marked.iter().filter(|machine| machine.belongs_to(&pool.id)));
     Ok(PoolListEntry {
         namespace: pool.namespace.to_string(),
         name: pool.id.name.to_string(),
@@ -208,7 +212,8 @@ fn pool_list_entry<P: ClientPlatform>(
         current: count("replicas"),
         ready: count("readyReplicas"),
         updated: count("updatedReplicas"),
-        protected: protected.map(|machines| machines.iter().filter(is_own).count()),
+        protected: own.clone().map(|own| own.filter(|machine| machine.is_protected(now)).count()),
+        draining: own.map(|own| own.filter(|machine| machine.drain_mark().is_some()).count()),
         phase: published.as_ref().map(|published| published.phase.clone()).unwrap_or_default(),
         observed: unobserved.is_none(),
         unobserved_since: unobserved.and_then(|unobserved| unobserved.since),
@@ -276,12 +281,13 @@ fn render_pool_table(listing: &PoolListing, scope: ListScope, wide: bool, now: T
                 count(pool.protected).into(),
                 pool.status_cell(),
                 age.into(),
+                only(wide, &count(pool.draining)).into(),
                 only(wide, &format!("{observed}/{}", pool.generation)).into(),
                 only(wide, &pool.message).into(),
             ]
         })
         .collect();
-    let headings: Vec<&str> = NARROW.into_iter().chain(["OBSERVED", "MESSAGE"]).collect();
+    let headings: Vec<&str> = NARROW.into_iter().chain(["DRAINING", "OBSERVED", "MESSAGE"]).collect();
     render_table(&headings, &rows)
 }
 

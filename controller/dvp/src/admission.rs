@@ -78,6 +78,7 @@ impl Rules for DvpRules {
                 "spec.rollout",
                 "spec.revisionHistoryLimit",
                 "spec.maxProtection",
+                "spec.progressDeadlineSeconds",
                 "spec.maxProvisioning",
                 "spec.drain",
                 "spec.standby",

@@ -89,6 +89,7 @@ pub(super) struct DvpPoolSpec {
     pub(super) rollout: Value,
     pub(super) revision_history_limit: Value,
     pub(super) max_protection: Value,
+    pub(super) progress_deadline_seconds: Value,
     pub(super) max_provisioning: Value,
     pub(super) standby: Value,
     pub(super) drain: Value,
@@ -139,6 +140,8 @@ pub(super) struct DvpPoolStatus {
     pub(super) standby_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
     pub(super) ready_standby_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient_value")]
+    pub(super) draining_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
     pub(super) next_machine_number: Option<u64>,
     #[serde(deserialize_with = "lenient_value")]

@@ -238,7 +238,7 @@ pub(super) fn removal_record(record: &RemovalRecord) -> Value {
     json!({ "metadata": { "annotations": { annotations::SCALE_DOWN_TARGETS: text } } })
 }
 
-/// Counters with the value zero are written as well, so that
+/// Most counters with the value zero are written as well, so that
 /// `kubectl wait --for=jsonpath='{.status.replicas}'=0` works.
 pub(super) fn status_object(pool: &DvpPoolObject, status: &ComputedStatus) -> Value {
     let summary = &status.summary;
@@ -273,6 +273,9 @@ pub(super) fn status_object(pool: &DvpPoolObject, status: &ComputedStatus) -> Va
     if summary.standby.total > 0 {
         object["standbyReplicas"] = summary.standby.total.into();
         object["readyStandbyReplicas"] = summary.standby.ready.into();
+    }
+    if summary.draining > 0 {
+        object["drainingReplicas"] = summary.draining.into();
     }
     if let Some(number) = summary.next_number {
         object["nextMachineNumber"] = number.into();

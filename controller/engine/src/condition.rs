@@ -92,6 +92,8 @@ status_texts!(
         /// The phase of a pool that waits for a user action, as the reason of `Ready`, `Reconciling` and
         /// `Stalled`.
         Blocked => "Blocked",
+        /// The phase of a pool that has made no progress until its deadline. A user must remove the cause.
+        ProgressDeadlineExceeded => "ProgressDeadlineExceeded",
         /// The phase of a pool whose controller repeats a failed write, or with machines that are not ready
         /// for a cause that the platform reports.
         Failing => "Failing",

@@ -28,6 +28,7 @@
 //! | Why does this machine have this disk, and why was a disk deleted? | `disks` |
 //! | Which revision does the template have, and which revisions are stored? | [`revisions`] |
 //! | Which machines belong to this pool? | [`membership`] |
+//! | For how long may this pool make no progress? | [`progress`] |
 //! | Until when is this machine protected? | [`protection`] |
 //! | Why was this standby machine started, stopped or replaced? | [`standby`] |
 //! | Which work of its guest does this machine finish before it leaves? | [`draining`] |
@@ -46,8 +47,8 @@
 //! 1. `ids` and `membership::owner`: names, UIDs and owners of objects;
 //! 2. facts, stored records and limits: [`activity`], [`revisions`], [`condition`], [`scale_up::names`],
 //!    [`scale_up::provisioning_limit`], [`scale_up::class_slots`], [`scale_down::removal`], [`failure`],
-//!    [`backoff`], [`limits`], [`membership::losses`], [`selector`], [`copied_pool`], [`protection`], `draining`
-//!    without its planner, `standby` without its planners, [`admission`] (which no other part uses);
+//!    [`backoff`], [`limits`], [`membership::losses`], [`selector`], [`copied_pool`], [`protection`], [`progress`],
+//!    `draining` without its planner, `standby` without its planners, [`admission`] (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts; `scale_down::policy`, which compares machines and which
 //!    pools contain;
 //! 4. [`ledger`], `plan::action`, `plan::blocker`, and what the memory keeps for one folder:
@@ -96,6 +97,7 @@ pub mod membership;
 pub mod memory;
 pub mod model;
 pub mod plan;
+pub mod progress;
 pub mod protection;
 pub mod revisions;
 mod rollout;

@@ -18,6 +18,7 @@ use crate::membership::losses::Losses;
 use crate::model::{Disk, Machine, Pool};
 use crate::plan::action::{ApplyStage, WantedWrites};
 use crate::plan::blocker::Blocker;
+use crate::progress::{PoolDistance, ProgressClock};
 use crate::revisions::RevisionId;
 use crate::rollout::attempts::RolloutAttempts;
 use crate::rollout::overridden::OverriddenFields;
@@ -101,6 +102,8 @@ pub struct PassMemory {
     pub(crate) blockers: Vec<Blocker>,
     /// Uptime of the last successful create of a machine.
     created: Option<Duration>,
+    /// Since when the pool has made no progress.
+    progress: ProgressClock,
 }
 
 impl PassMemory {
@@ -120,12 +123,14 @@ impl PassMemory {
         }
         if self.revision.as_ref() != Some(&pool.revision.id) {
             self.revision = Some(pool.revision.id.clone());
+            self.progress.reset();
             self.backoff_mut(ApplyStage::Update).reset();
             self.backoff_mut(ApplyStage::Restart).reset();
         }
         let is_new = self.generation == 0;
         if self.generation != pool.generation {
             self.generation = pool.generation;
+            self.progress.reset();
             self.backoffs.values_mut().for_each(Backoff::reset);
             self.refused.clear();
             self.storage_conflicts.clear();
@@ -224,6 +229,16 @@ impl PassMemory {
     pub fn record_blockers(&mut self, blockers: &[Blocker]) {
         let lasting = |blocker: &&Blocker| !matches!(blocker, Blocker::Backoff { .. });
         self.blockers = blockers.iter().filter(lasting).cloned().collect();
+    }
+
+    /// Records how far the pool is from its spec; `None` if only a wait or nothing is left.
+    pub fn record_distance(&mut self, distance: Option<PoolDistance>, uptime: Duration) {
+        self.progress.observe(distance, uptime);
+    }
+
+    /// Since when the pool has made no progress.
+    pub fn progress(&self) -> &ProgressClock {
+        &self.progress
     }
 
     /// Records that the API server created a machine.

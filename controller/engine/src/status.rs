@@ -5,7 +5,9 @@ mod availability;
 mod blocked;
 mod counts;
 mod detached;
+mod distance;
 mod live_updates;
+mod numbers;
 mod overridden;
 mod phase;
 mod pins;
@@ -29,6 +31,7 @@ pub use availability::Availability;
 use blocked::BlockedSteps;
 use counts::MachineCounts;
 pub use detached::{DetachedDiskLink, DetachedDiskReport, find_detached_disks};
+pub use distance::measure_distance;
 pub use phase::PoolPhase;
 pub use problem::{StartProblem, first_start_problem, machine_waiting_for_storage};
 pub use provisioning::find_delaying_limit;
@@ -64,6 +67,7 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
         available: counts.available,
         updated: counts.updated,
         restart_pending: counts.restart_pending,
+        draining: counts.draining,
         next_number: (pool.naming == Naming::Random).then(|| observed.settled_numbers()),
         healed: observed.memory.healed_machines(),
         revision: pool.revision.id.clone(),

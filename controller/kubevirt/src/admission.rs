@@ -78,6 +78,7 @@ impl Rules for KubevirtRules {
                 "spec.paused",
                 "spec.maxUnavailable",
                 "spec.maxProtection",
+                "spec.progressDeadlineSeconds",
                 "spec.maxProvisioning",
                 "spec.drain",
                 "spec.standby",

@@ -10,8 +10,10 @@ pub(super) const HOSTNAME: &str = "setHostnameToVMName";
 pub(super) const SYSPREP: &str = "appendIndexToSysprepRefs";
 /// Whether Secrets with the metadata of cloud-init get the ordinal.
 pub(super) const META_DATA: &str = "appendIndexToMetaDataSecretRefs";
+/// Whether ResourceClaims get the ordinal.
+pub(super) const RESOURCE_CLAIMS: &str = "appendIndexToResourceClaimRefs";
 
-const OWN: [&str; 3] = [HOSTNAME, SYSPREP, META_DATA];
+const OWN: [&str; 4] = [HOSTNAME, SYSPREP, META_DATA, RESOURCE_CLAIMS];
 
 /// Adds the settings in the annotation of a pool to its spec, unless the spec has the field.
 pub(super) fn add_annotated_names(spec: &mut Value, annotation: Option<&String>) {
@@ -68,6 +70,7 @@ mod tests {
     #[rstest]
     #[case("", None)]
     #[case("setHostnameToVMName,appendIndexToSysprepRefs, appendIndexToMetaDataSecretRefs", None)]
+    #[case("appendIndexToResourceClaimRefs", None)]
     #[case("setHostnameToVMName,hostname", Some("hostname"))]
     fn an_unknown_word_is_found(#[case] annotation: &str, #[case] expected: Option<&str>) {
         assert_eq!(find_unknown_name(annotation), expected);

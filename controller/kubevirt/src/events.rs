@@ -2,7 +2,7 @@
 
 use vmpool_engine::ObjectId;
 use vmpool_engine::condition::{ConditionReason, ConditionType, StatusCondition};
-use vmpool_engine::plan::DeleteReason;
+use vmpool_engine::plan::{DeleteReason, SurplusRule};
 use vmpool_engine::revisions::RevisionId;
 use vmpool_platform::{ConditionEvent, Wording};
 
@@ -29,7 +29,13 @@ impl Wording for KubeVirtWording {
 
     fn deleted(namespace: &str, machine: &ObjectId, reason: DeleteReason) -> String {
         let why = match reason {
-            DeleteReason::Surplus | DeleteReason::Targeted { .. } => "",
+            DeleteReason::Surplus { rule: SurplusRule::Policy } | DeleteReason::Targeted { .. } => "",
+            DeleteReason::Surplus { rule: SurplusRule::Draining } => {
+                ", because draining machines leave first"
+            }
+            DeleteReason::Surplus { rule: SurplusRule::NeverReady } => {
+                ", because machines that have not been ready leave first"
+            }
             DeleteReason::StandbySurplus => ", a standby machine that the pool does not need any more",
             DeleteReason::StandbyReplaced => ", a standby machine; another one takes its place",
             DeleteReason::Recycled => ", whose hooks released it; another machine takes its place",
@@ -111,7 +117,7 @@ mod tests {
     #[rstest]
     #[case::created(KubeVirtWording::created("rec", &machine()), "Created VM rec/herd-0")]
     #[case::deleted(
-        KubeVirtWording::deleted("rec", &machine(), DeleteReason::Surplus),
+        KubeVirtWording::deleted("rec", &machine(), DeleteReason::Surplus { rule: SurplusRule::Policy }),
         "Deleted VM rec/herd-0 with uid u"
     )]
     #[case::deleted_with_its_storage(

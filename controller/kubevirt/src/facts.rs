@@ -11,6 +11,7 @@ use vmpool_engine::model::{
     AutohealingPolicy, DisruptionBudget, Finalizer, MachineFilter, Membership, Naming, Preservation,
     RequestedRevision, Restarts, RolloutPolicy, ScaleDownPolicy, StatusContent,
 };
+use vmpool_engine::progress::read_progress_deadline;
 use vmpool_engine::protection;
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::scale_up::provisioning_limit::read_max_provisioning;
@@ -46,6 +47,8 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
     let annotations_of_pool = object.metadata.annotations.as_ref();
     let max_protection =
         protection::read_max_protection(&settings.max_protection, annotations_of_pool, &mut invalid_settings);
+    let progress_deadline =
+        read_progress_deadline(&settings.progress_deadline, annotations_of_pool, &mut invalid_settings);
     let max_provisioning =
         read_max_provisioning(&settings.max_provisioning, annotations_of_pool, &mut invalid_settings);
     let mut standby = read_standby(&settings.standby, annotations_of_pool, &mut invalid_settings);
@@ -72,14 +75,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         format!("annotation {}: {name} is no setting, so it has no effect", annotations::NAME_GENERATION)
     }));
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
-    let text = object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::SCALE_IN_TARGETS));
-    let record = RemovalRecord::parse(text.map(String::as_str).unwrap_or_default()).unwrap_or_else(|error| {
-        validation_errors.push(limits::shorten_message(format!(
-            "annotation {}: {error}, so no machine is created or removed until it is corrected",
-            annotations::SCALE_IN_TARGETS
-        )));
-        RemovalRecord::default()
-    });
+    let record = read_removal_record(object, &mut validation_errors);
     validation_errors.extend(hold_error(&object.metadata, annotations::MACHINES_OF, &id));
     let removed = annotations_of_pool.and_then(|map| map.get(annotations::REMOVED_MACHINES));
     let PoolSettings {
@@ -87,6 +83,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         paused,
         max_unavailable,
         max_protection: _,
+        progress_deadline: _,
         max_provisioning: _,
         standby: _,
         start_obstacle: _,
@@ -126,6 +123,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
             after: healing.failing_time,
         }),
         max_protection,
+        progress_deadline,
         max_provisioning,
         standby,
         storage_classes,
@@ -161,6 +159,18 @@ fn rollout_policy(update: UpdateMode, budget: DisruptionBudget) -> RolloutPolicy
         }
     }
     rollout
+}
+
+/// The removal record. While it cannot be read, the pool is invalid.
+fn read_removal_record(object: &KubeVirtPoolObject, validation_errors: &mut Vec<String>) -> RemovalRecord {
+    let text = object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::SCALE_IN_TARGETS));
+    RemovalRecord::parse(text.map(String::as_str).unwrap_or_default()).unwrap_or_else(|error| {
+        validation_errors.push(limits::shorten_message(format!(
+            "annotation {}: {error}, so no machine is created or removed until it is corrected",
+            annotations::SCALE_IN_TARGETS
+        )));
+        RemovalRecord::default()
+    })
 }
 
 /// The order and the selection of a policy. A selection that cannot be read selects no machine.

@@ -185,6 +185,13 @@ pub(super) fn numbered_machine_spec(template: RevisionTemplate<'_>, ordinal: u64
             }
         }
     }
+    if template.names.resource_claims {
+        for claim in list_items_mut(spec.pointer_mut("/template/spec/resourceClaims")) {
+            if let Some(name) = nonempty_text_mut(claim, &["resourceClaimName"]) {
+                append_ordinal(name, ordinal);
+            }
+        }
+    }
     spec
 }
 

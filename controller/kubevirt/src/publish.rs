@@ -30,7 +30,7 @@ pub(super) fn removed_machines(removed: &RemovedMachines) -> Value {
 
 /// The status object. With the fields of the platform, it has those of KubeVirt.
 ///
-/// Counters with the value zero are written as well, so that
+/// Most counters with the value zero are written as well, so that
 /// `kubectl wait --for=jsonpath='{.status.replicas}'=0` works.
 pub(super) fn status_object(
     pool: &KubeVirtPoolObject,
@@ -51,6 +51,9 @@ pub(super) fn status_object(
         object["availableReplicas"] = summary.available.into();
         object["updatedReplicas"] = summary.updated.into();
         object["restartPendingReplicas"] = summary.restart_pending.into();
+        if summary.draining > 0 {
+            object["drainingReplicas"] = summary.draining.into();
+        }
         object["healedReplicas"] = summary.healed.into();
         // A pool without standby machines has the status of earlier versions.
         if summary.standby.total > 0 {
@@ -161,6 +164,7 @@ fn read_published_status(pool: &KubeVirtPoolObject, status: &KubeVirtPoolStatus)
         available: status.available_replicas.unwrap_or_default(),
         updated: status.updated_replicas.unwrap_or_default(),
         restart_pending: status.restart_pending_replicas.unwrap_or_default(),
+        draining: status.draining_replicas.unwrap_or_default(),
         next_number: None,
         healed: status.healed_replicas.unwrap_or_default(),
         revision: status.current_revision.as_deref().unwrap_or_default().into(),

@@ -15,7 +15,8 @@ use vmpool_runtime::telemetry::with_causes;
 use super::apply::{ImageActionOutcome, apply_image_action};
 use super::context::{ImageContext, ImageFacts};
 use super::permission;
-use super::writes::{error_text, merge_patch_between, to_json_value};
+use super::writes::{error_text, to_json_value};
+use crate::merge_patch::merge_patch_between;
 use crate::metrics::{HealReason, HealResult, SourceLabel};
 use crate::plain_events::publish_plain_event;
 

@@ -20,7 +20,8 @@ use super::context::ImageContext;
 use super::table::ObjectOrigin;
 use super::wrapper_apply::apply_wrapper_action;
 use super::wrapper_facts::WrapperFacts;
-use super::writes::{error_text, merge_patch_between, to_json_value};
+use super::writes::{error_text, to_json_value};
+use crate::merge_patch::merge_patch_between;
 use crate::metrics::WriteKind;
 use crate::plain_events::publish_plain_event;
 

@@ -186,6 +186,12 @@ words!(
         DeleteWrappedDisk => "delete_wrapped_disk",
         /// Publish the status of a wrapper.
         PatchWrapperStatus => "patch_wrapper_status",
+        /// Set the replicas of a pool for an autoscaler.
+        ScalePool => "scale_pool",
+        /// Remove free machines of a pool with the policy Explicit for an autoscaler.
+        RemoveMachines => "remove_machines",
+        /// Publish the status of an autoscaler.
+        PatchAutoscalerStatus => "patch_autoscaler_status",
         /// Create or repeat an event.
         Event => "event",
     }

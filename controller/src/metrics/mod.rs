@@ -8,7 +8,9 @@
 //! the number of time series is bounded.
 
 mod api;
+mod autoscalers;
 mod disks;
+mod drains;
 mod followed;
 mod images;
 mod kubevirt_names;
@@ -37,6 +39,7 @@ use vmpool_runtime::metric_table;
 use vmpool_runtime::metrics::{Description, FloatGauge, MetricsPage, MetricsRegistry, family_with_series};
 
 pub use api::{ApiMetrics, RequestLayer};
+pub(crate) use autoscalers::{AutoscalerMetrics, ScaleDirection, ShownAutoscaler};
 pub(crate) use disks::{DiskCounts, DiskMetrics};
 pub(crate) use images::{HealReason, HealResult, ImageMetrics, ShownImage, ShownImages, SourceLabel};
 pub use label_values::WriteKind;
@@ -52,6 +55,7 @@ pub(crate) use types::TypeMetrics;
 pub(crate) use wrappers::{ShownWrappers, WrapperMetrics};
 pub use writes::WriteMetrics;
 
+use drains::DrainMetrics;
 use labels::{LeadershipLabels, LedgerLabels, WatchLabels};
 use live::LiveGauges;
 use platforms::PlatformGauges;
@@ -70,6 +74,8 @@ pub struct ControllerMetrics {
     pub(crate) writes: WriteMetrics,
     /// Deletions of machines.
     pub(crate) removals: RemovalMetrics,
+    /// Drains of machines.
+    pub(crate) drains: DrainMetrics,
     /// Retained disks.
     pub(crate) disks: DiskMetrics,
     /// Disk images.
@@ -78,6 +84,8 @@ pub struct ControllerMetrics {
     pub(crate) wrappers: WrapperMetrics,
     /// Instance types and preferences.
     pub(crate) types: TypeMetrics,
+    /// Autoscalers.
+    pub(crate) autoscalers: AutoscalerMetrics,
     leadership: LeadershipMetrics,
     caches: CacheMetrics,
     platforms: PlatformGauges,
@@ -131,10 +139,12 @@ impl ControllerMetrics {
             api: ApiMetrics::new(registry, env),
             writes: WriteMetrics::new(registry),
             removals: RemovalMetrics::new(registry),
+            drains: DrainMetrics::new(registry),
             disks: DiskMetrics::new(registry),
             images: ImageMetrics::new(registry),
             wrappers: WrapperMetrics::new(registry),
             types: TypeMetrics::new(registry),
+            autoscalers: AutoscalerMetrics::new(registry),
             caches: CacheMetrics::new(registry),
             live: LiveGauges::new(registry, env),
             lease: Mutex::new(None),
@@ -192,6 +202,7 @@ impl ControllerMetrics {
             self.images.refresh();
             self.wrappers.refresh();
             self.types.refresh();
+            self.autoscalers.refresh();
         })
     }
 

@@ -106,6 +106,7 @@ impl MachineActions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PoolNumbers {
     pub(super) machines: [usize; MachineState::ALL.len()],
+    pub(super) draining: usize,
     pub(super) free_disks: usize,
     pub(super) preserved_volumes: usize,
     /// Number of pools that are blocked for each reason.
@@ -130,6 +131,7 @@ pub(crate) struct PoolNumbers {
 impl PoolNumbers {
     fn add(&mut self, other: &Self) {
         self.machines.iter_mut().zip(other.machines).for_each(|(sum, count)| *sum += count);
+        self.draining += other.draining;
         self.free_disks += other.free_disks;
         self.preserved_volumes += other.preserved_volumes;
         self.blocked.iter_mut().zip(other.blocked).for_each(|(sum, count)| *sum += count);
@@ -180,6 +182,8 @@ metric_table!(
     pub(super) struct PoolSeriesGauges {
         /// Machines of each pool, as of the last pass. The states overlap: ready machines are also replicas.
         machines: Family<PoolMachineLabels, Gauge> = "vmpool_pool_machines" in "machines";
+        /// Machines of the pool that drain, as of the last pass; no series without any.
+        draining: Family<PoolDiskLabels, Gauge> = "vmpool_pool_draining" in "machines";
         /// Free disks of each pool, as of the last pass.
         free_disks: Family<PoolDiskLabels, Gauge> = "vmpool_pool_free_disks" in "disks";
         /// Volumes and claims that machines of the pool left behind and that no machine uses; no series
@@ -208,6 +212,7 @@ impl PoolSeriesGauges {
     /// Replaces all series.
     pub(super) fn show(&self, pools: PoolSeries) {
         self.machines.clear();
+        self.draining.clear();
         self.free_disks.clear();
         self.preserved_volumes.clear();
         self.blocked.clear();
@@ -246,6 +251,9 @@ impl PoolSeriesGauges {
                 self.repairs.get_or_create(&labels).inc_by(numbers.repairs as u64);
             }
             let labels = PoolDiskLabels { namespace, pool, platform };
+            if numbers.draining > 0 {
+                self.draining.get_or_create(&labels).set(gauge_value(numbers.draining));
+            }
             self.free_disks.get_or_create(&labels).set(gauge_value(numbers.free_disks));
             if numbers.preserved_volumes > 0 {
                 self.preserved_volumes.get_or_create(&labels).set(gauge_value(numbers.preserved_volumes));

@@ -35,6 +35,7 @@ pub(crate) struct PoolReport {
     /// The reason of its condition ReplicaFailure.
     blocked: Option<FailureReasonLabel>,
     machines: [usize; MachineState::ALL.len()],
+    draining: usize,
     removals: [usize; RemovalState::ALL.len()],
     disks: DiskCounts,
     /// Machines that provision, by the limit that delays further ones. `None` if pools have no limits.
@@ -95,7 +96,8 @@ impl PoolReport {
         let problems = template.iter_mut().zip(TemplateProblem::ALL);
         problems.for_each(|(place, problem)| *place = has(problem.condition()));
         let is_outdated = has(ConditionType::InstancetypeOutdated);
-        Self { blocked, disks, template, is_outdated, ..Self::new(state, machines, pool, memory) }
+        let draining = summary.draining;
+        Self { blocked, draining, disks, template, is_outdated, ..Self::new(state, machines, pool, memory) }
     }
 
     /// The counts of a pool that is being deleted. Its machines are not reconciled any more.
@@ -126,6 +128,7 @@ impl PoolReport {
             state,
             blocked: None,
             machines,
+            draining: 0,
             removals,
             disks: DiskCounts::default(),
             provisioning: None,
@@ -152,6 +155,7 @@ impl PoolReport {
         let free_disks = self.disks.free();
         PoolNumbers {
             machines: self.machines,
+            draining: self.draining,
             free_disks,
             blocked,
             provisioning: self.provisioning,

@@ -28,7 +28,7 @@ labels `namespace` and `name`. The limit above holds for them, without a sum of 
 leader, and do not count machines that users or the API server for removals delete.
 
 The metrics of [disk images](disk-images.md) have series for each image, and those of wrappers for each namespace.
-`vmpool_instancetype_deletion_blocked` has one for each of the first 100 objects. Only the leader exports these. No other
+`vmpool_instancetype_deletion_blocked` and `vmpool_autoscaler_machines` have some for each of the first 100 objects. Only the leader exports these. No other
 label depends on the contents of the cluster, so a controller has some hundreds of time series besides these.
 
 A histogram has the series `NAME_bucket`, `NAME_sum` and `NAME_count`.
@@ -40,9 +40,11 @@ const SECTIONS: &[Section] = &[
     ("Pools and machines", &["vmpool_pools", "vmpool_members", "vmpool_pool_"]),
     ("KubeVirt pools under KubeVirt's names", &["kubevirt_vmpool_"]),
     ("Removal", &["vmpool_deletions_", "vmpool_removal_"]),
+    ("Draining", &["vmpool_drain_"]),
     ("Retained disks", &["vmpool_disk"]),
     ("Disk images", &["vmpool_vmdi_", "vmpool_wrapper_"]),
     ("Instance types", &["vmpool_instancetype_"]),
+    ("Autoscalers", &["vmpool_autoscaler_"]),
     ("Passes and their queue", &["vmpool_passes_", "vmpool_pass_", "vmpool_workqueue_"]),
     ("Requests and writes", &["vmpool_api_", "vmpool_writes_", "vmpool_failures_", "vmpool_slow_"]),
     ("Caches and the ledger", &["vmpool_cache_", "vmpool_watch_", "vmpool_ledger_"]),

@@ -27,7 +27,7 @@ impl RemovalMetrics {
     /// A machine is being deleted.
     pub(crate) fn deleted(&self, reason: DeleteReason) {
         let reason = match reason {
-            DeleteReason::Surplus => Deletion::Surplus,
+            DeleteReason::Surplus { .. } => Deletion::Surplus,
             DeleteReason::Targeted { .. } => Deletion::Targeted,
             DeleteReason::Recycled => Deletion::Recycled,
             DeleteReason::StandbySurplus => Deletion::StandbySurplus,

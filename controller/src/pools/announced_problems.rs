@@ -14,6 +14,8 @@ pub(crate) struct AnnouncedProblems {
     pub(crate) unstarted: Announced<String>,
     /// Messages about the template that cannot be used.
     pub(crate) unresolved: Announced<String>,
+    /// That the pool has made no progress until its deadline.
+    pub(crate) overdue: Announced<()>,
     /// Messages about invalid settings.
     pub(crate) invalid: Announced<String>,
 }

@@ -1,5 +1,5 @@
-//! The limit on provisioning of each storage class, which all pools of all platforms share. The engine decides
-//! which pool gets a free slot; this file counts machines, and wakes the pools that get one.
+//! The limit on provisioning of each storage class, which all pools of all platforms share. The engine
+//! decides which pool gets a free slot; this file counts machines, and wakes the pools that get one.
 
 use vmpool_engine::model::Owner;
 use vmpool_engine::plan::PoolSnapshot;
@@ -14,8 +14,8 @@ use crate::pools::pool_entry::PoolEntry;
 use crate::pools::pool_key::PoolKey;
 use crate::pools::shared_slots::SlotRequest;
 
-/// Counts the machines of all pools of this platform once, before the first request of a leader: otherwise the
-/// pools whose passes come first would get the slots of machines that pools without a pass have.
+/// Counts the machines of all pools of this platform once, before the first request of a leader: otherwise
+/// the pools whose passes come first would get the slots of machines that pools without a pass have.
 fn count_slots_once<P: Platform>(context: &PoolContext<P>) {
     context.class_slots.count_once(P::NAME, || {
         let pools = context.caches.pools.identities().into_iter();

@@ -14,6 +14,7 @@ use vmpool_kit::handles::LeaderHandles;
 use vmpool_kit::queue::PassQueue;
 use vmpool_platforms::{Configuration, DiskAttachment, Platform};
 
+use crate::autoscalers::PoolHub;
 use crate::images::ImageGate;
 use crate::metrics::{ControllerMetrics, PoolCounts, WriteKind};
 use crate::pools::announced_problems::AnnouncedProblems;
@@ -126,9 +127,23 @@ pub(crate) struct PoolContext<P: Platform> {
     pub(crate) sources: Arc<Sources>,
     /// Whether the disk images that templates name are ready.
     pub(crate) images: ImageGate,
+    /// The autoscalers that changes of pools wake.
+    pub(crate) autoscaled: PoolHub,
     pub(crate) metrics: Arc<ControllerMetrics>,
     pub(crate) pool_counts: PoolCounts,
     /// The limit on provisioning of each storage class, which all platforms share.
+    pub(crate) class_slots: Arc<SharedClassSlots>,
+}
+
+/// What the passes of all platforms share.
+#[derive(Default)]
+pub(crate) struct SharedByPlatforms {
+    pub(crate) configuration: Arc<Mutex<Configuration>>,
+    pub(crate) sources: Arc<Sources>,
+    pub(crate) images: ImageGate,
+    /// The pools that autoscalers can scale.
+    pub(crate) autoscaled: PoolHub,
+    /// The limit on provisioning of each storage class.
     pub(crate) class_slots: Arc<SharedClassSlots>,
 }
 
@@ -136,13 +151,11 @@ impl<P: Platform> PoolContext<P> {
     /// A context with empty caches and without memory.
     pub(crate) fn new(
         leader: LeaderHandles<WriteKind>,
-        configuration: Arc<Mutex<Configuration>>,
-        sources: Arc<Sources>,
-        images: ImageGate,
+        shared: SharedByPlatforms,
         settings: ControllerSettings,
         metrics: Arc<ControllerMetrics>,
-        class_slots: Arc<SharedClassSlots>,
     ) -> Self {
+        let SharedByPlatforms { configuration, sources, images, autoscaled, class_slots } = shared;
         Self {
             queue: PassQueue::new(leader.env.clone(), settings.debounce, Arc::new(metrics.queue.clone())),
             former_pools: PassQueue::new(
@@ -158,6 +171,7 @@ impl<P: Platform> PoolContext<P> {
             configuration,
             sources,
             images,
+            autoscaled,
             metrics,
             pool_counts: PoolCounts::default(),
             class_slots,

@@ -76,6 +76,8 @@ pub enum EventReason {
     FailedRead,
     /// A machine does not become ready by itself: the platform does not start it, or reports a failure.
     MachineNotStarted,
+    /// The pool has made no progress until its deadline.
+    ProgressDeadlineExceeded,
     /// Another controller may reconcile the pool, so this one does not.
     OtherControllerActive,
 }
@@ -114,6 +116,7 @@ impl EventReason {
             Self::PinRepaired => "PinRepaired",
             Self::FailedRead => "FailedRead",
             Self::MachineNotStarted => "MachineNotStarted",
+            Self::ProgressDeadlineExceeded => "ProgressDeadlineExceeded",
             Self::OtherControllerActive => "OtherControllerActive",
         }
     }
@@ -141,7 +144,7 @@ impl EventReason {
             Self::InvalidSettings | Self::TemplateUnresolved(_) | Self::FailedRead => "Read",
             Self::MachineNotStarted => "Start",
             Self::DrainBegan | Self::DrainEnded | Self::DrainDeadlinePassed => "Drain",
-            Self::OtherControllerActive => "Reconcile",
+            Self::ProgressDeadlineExceeded | Self::OtherControllerActive => "Reconcile",
         }
     }
 
@@ -166,6 +169,7 @@ impl EventReason {
                 | Self::PinRepaired
                 | Self::FailedRead
                 | Self::MachineNotStarted
+                | Self::ProgressDeadlineExceeded
                 | Self::OtherControllerActive
         )
     }

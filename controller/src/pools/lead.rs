@@ -11,6 +11,7 @@ use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::lease::Fence;
 
+use crate::autoscalers::serve_pools;
 use crate::leadership::{Dependencies, LeaderHealth, LeadershipResources};
 use crate::metrics::{LeaderSnapshot, PassResult, WatchResource};
 use crate::pools::context::PoolContext;
@@ -60,6 +61,7 @@ pub(crate) async fn reconcile_platform<P: Platform>(
             })
         }
     });
+    serve_pools(shared.pool_hub(), &context);
     let _counted = shared.metrics().leading({
         let (context, preserved) = (Arc::downgrade(&context), shared.preserved().clone());
         move || context.upgrade().map(|context| live_leader_state(&context, &preserved))

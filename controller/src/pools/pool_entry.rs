@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kube::Resource;
+use vmpool_api::annotations::WAITING_CLAIMS;
 use vmpool_engine::model::{CurrentRevision, RequestedRevision};
 use vmpool_engine::{Pool, Uid};
 use vmpool_kit::events::EventSubject;
@@ -44,11 +45,18 @@ impl<P: Platform, R> PoolEntry<P, R> {
     }
 }
 
+impl<P: Platform> CachedPool<P> {
+    /// The claims that wait for a machine, which autoscalers read.
+    fn waiting_claims(&self) -> Option<&String> {
+        self.object.meta().annotations.as_ref()?.get(WAITING_CLAIMS)
+    }
+}
+
 /// Pools with equal facts are equal: no decision depends on other fields, and every change of the spec
 /// changes the generation.
 impl<P: Platform> PartialEq for CachedPool<P> {
     fn eq(&self, other: &Self) -> bool {
-        self.facts == other.facts
+        self.facts == other.facts && self.waiting_claims() == other.waiting_claims()
     }
 }
 

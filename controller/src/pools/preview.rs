@@ -21,7 +21,7 @@ use vmpool_runtime::lease::Fence;
 use crate::leadership::FIELD_MANAGER;
 use crate::metrics::ControllerMetrics;
 use crate::pools::cache::{Cached, Located, ObjectCache};
-use crate::pools::context::{CachedNames, PoolContext};
+use crate::pools::context::{CachedNames, PoolContext, SharedByPlatforms};
 use crate::pools::live::ReadError;
 use crate::pools::observe::observe_pool_snapshot;
 use crate::pools::pool_entry::CachedPool;
@@ -40,8 +40,8 @@ pub struct Preview {
     pub disks: Vec<Arc<Disk>>,
     /// The writes of the next pass.
     pub next: Plan,
-    /// The writes if the disruption budget and provisioning had no limit: also those that the controller makes
-    /// later, in the same order.
+    /// The writes if the disruption budget and provisioning had no limit: also those that the controller
+    /// makes later, in the same order.
     pub later: Plan,
     /// The status that the controller would publish after a pass without writes.
     pub status: ComputedStatus,
@@ -120,8 +120,7 @@ fn read_only<P: Platform>(env: &Env, client: Client) -> PoolContext<P> {
     // Without its task, the sender of events drops them.
     let (events, _) = EventSender::new(writer.clone(), env.clone(), String::new());
     let handles = LeaderHandles { env: env.clone(), client, writer, events, namespace: None };
-    let (configuration, sources, images) = Default::default();
-    PoolContext::new(handles, configuration, sources, images, settings, metrics, Arc::default())
+    PoolContext::new(handles, SharedByPlatforms::default(), settings, metrics)
 }
 
 /// Lists the objects of the namespace that a pass reads from the caches.

@@ -13,9 +13,11 @@ use std::time::Duration;
 
 use tracing::Instrument;
 use vmpool_engine::failure::PoolFailure;
-use vmpool_engine::plan::{ExpiredDrain, PoolSnapshot};
+use vmpool_engine::plan::{FinishedDrain, PoolSnapshot};
 use vmpool_engine::scale_up::provisioning::count_provisioning;
-use vmpool_engine::status::{Availability, find_delaying_limit, find_detached_disks, first_start_problem};
+use vmpool_engine::status::{
+    Availability, find_delaying_limit, find_detached_disks, first_start_problem, measure_distance,
+};
 use vmpool_engine::{ObservedPool, Plan, compute_status};
 use vmpool_kit::object::object_version;
 use vmpool_kit::passes::PassEnd;
@@ -33,7 +35,7 @@ use crate::pools::observe::{self, disk_counts, machine_counts};
 use crate::pools::pool_entry::{CachedPool, PoolEntry};
 use crate::pools::pool_key::PoolKey;
 use crate::pools::report::{
-    detached_disk_events, invalid_settings_event, problem_event, report_pass, unresolved_event,
+    detached_disk_events, invalid_settings_event, overdue_event, problem_event, report_pass, unresolved_event,
 };
 use crate::pools::waiting_storage::add_storage_problem;
 
@@ -97,7 +99,7 @@ async fn run_pool_pass<P: Platform>(
         context.pool_counts.record(&PoolKey::of(&pool.facts), facts);
         return Ended { result: PassResult::Gone, again: plan.requeue_after };
     }
-    let Plan { actions, requeue_after, blockers, wants, failure, awaited, expired_drains } = plan;
+    let Plan { actions, requeue_after, blockers, wants, failure, awaited, finished_drains } = plan;
     for blocker in &blockers {
         tracing::debug!(%blocker, "blocked");
     }
@@ -108,7 +110,8 @@ async fn run_pool_pass<P: Platform>(
     let acted = !actions.is_empty();
     let mut applied = apply_plan(context, &pool, &snapshot, &actions, templates, &mut state.memory).await;
     applied.events.extend(events);
-    applied.events.extend(expired_drains.iter().map(expired_drain_event));
+    context.metrics.drains.finished(&finished_drains);
+    applied.events.extend(finished_drains.iter().filter_map(expired_drain_event));
     if let Some(revisions) = &mut state.revisions {
         let uptime = context.leader.env.uptime();
         applied.revisions.drain(..).for_each(|change| revisions.record(change, uptime));
@@ -168,7 +171,7 @@ fn after_writes(applied: &AppliedPlan, state: &mut PoolMemory) -> Option<Duratio
 }
 
 /// Publishes the result of a pass. Returns the time until it must be published again: if the status could not
-/// be written now, or when protection ends.
+/// be written now, at the progress deadline, or when protection ends.
 async fn publish_pass_result<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -183,8 +186,11 @@ async fn publish_pass_result<P: Platform>(
     let disks = disk_counts(snapshot, &pool.facts);
     let names = CachedNames { context, namespace: &pool.facts.namespace };
     let failure = combine_failures(state.status_conflict.failure(), state.memory.failure(), plan_failure);
+    let settings = context.settings.of_plans();
+    let distance =
+        measure_distance(&ObservedPool::new(snapshot, &pool.facts, &[], settings, &state.memory, &names));
+    state.memory.record_distance(distance, snapshot.uptime);
     let (status, detached, problem, availability, provisioning) = {
-        let settings = context.settings.of_plans();
         let observed = ObservedPool::new(snapshot, &pool.facts, &[], settings, &state.memory, &names);
         let availability = Availability::of(&observed);
         (
@@ -207,19 +213,25 @@ async fn publish_pass_result<P: Platform>(
     context.pool_counts.record(&PoolKey::of(&pool.facts), facts);
     applied.events.extend(unresolved_event(&pool.facts, &mut state.announced));
     applied.events.extend(invalid_settings_event(&pool.facts, &status, &mut state.announced));
+    applied.events.extend(overdue_event(&pool.facts, &status, &mut state.announced));
     let unwritten = report_pass(context, pool, status, applied, state).await;
-    // Then the metrics change.
-    unwritten.into_iter().chain(availability.first_end).min()
+    // Then the pool is stalled.
+    let overdue = state.memory.progress().time_left(pool.facts.progress_deadline, snapshot.uptime);
+    // At the first end of protection, the metrics change.
+    unwritten.into_iter().chain(overdue).chain(availability.first_end).min()
 }
 
-/// The event about a machine whose step follows although hooks are not released.
-fn expired_drain_event(drain: &ExpiredDrain) -> PoolEvent {
+/// The event about a machine whose step follows although hooks are not released; `None` if all are.
+fn expired_drain_event(drain: &FinishedDrain) -> Option<PoolEvent> {
+    if drain.hooks.is_empty() {
+        return None;
+    }
     let note = format!(
         "machine {} leaves or restarts, because the deadline of its drain has passed: not released are {}",
         drain.machine,
         drain.hooks.join(", ")
     );
-    PoolEvent { reason: EventReason::DrainDeadlinePassed, name: drain.machine.to_string(), note }
+    Some(PoolEvent { reason: EventReason::DrainDeadlinePassed, name: drain.machine.to_string(), note })
 }
 
 /// The failure that the conditions report. A plan that creates nothing because machines do not stay in the

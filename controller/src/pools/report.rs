@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube::api::Patch;
 use serde_json::{Value, json};
-use vmpool_engine::condition::{ConditionType, StatusCondition};
+use vmpool_engine::condition::{ConditionReason, ConditionType, StatusCondition};
 use vmpool_engine::standby::StandbyCounts;
 use vmpool_engine::status::{DetachedDiskReport, StartProblem, StatusSummary};
 use vmpool_engine::{ComputedStatus, Pool};
@@ -189,6 +189,24 @@ pub(crate) fn invalid_settings_event(
         return None;
     }
     Some(PoolEvent { reason: EventReason::InvalidSettings, name: pool.id.name.to_string(), note })
+}
+
+/// The event about a pool that has made no progress until its deadline, with the causes at that time. It is
+/// reported again only after the pool has made progress.
+pub(crate) fn overdue_event(
+    pool: &Pool,
+    status: &ComputedStatus,
+    announced: &mut AnnouncedProblems,
+) -> Option<PoolEvent> {
+    let is_overdue = |condition: &&StatusCondition| {
+        condition.is(ConditionType::Stalled)
+            && condition.reason == ConditionReason::ProgressDeadlineExceeded.as_str()
+    };
+    let found = status.conditions.iter().find(is_overdue);
+    let is_new = announced.overdue.announce_one(found.map(|_| ()));
+    let stalled = found.filter(|_| is_new)?;
+    let name = pool.id.name.to_string();
+    Some(PoolEvent { reason: EventReason::ProgressDeadlineExceeded, name, note: stalled.message.clone() })
 }
 
 /// Whether the published status has such a condition, so that a former leader has said the same.

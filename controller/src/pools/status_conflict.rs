@@ -15,8 +15,8 @@ const TIMES: usize = 3;
 const WINDOW: Duration = Duration::from_mins(5);
 /// Time without an overwrite after which the conflict ends.
 const QUIET: Duration = Duration::from_mins(3);
-/// How long a status write of this program may take effect after its response was lost: the limit of a request
-/// at the API server.
+/// How long a status write of this program may take effect after its response was lost: the limit of a
+/// request at the API server.
 const LATE: Duration = REQUEST_TIMEOUT;
 /// Minimum time between two writes of the status during a conflict.
 pub(crate) const INTERVAL: Duration = Duration::from_mins(1);

@@ -126,7 +126,10 @@ fn watch_task_name(resource: WatchResource) -> &'static str {
 fn wake_changed_pools<P: Platform>(context: &PoolContext<P>, concerned: &Concerned) {
     for key in concerned {
         match key {
-            CacheKey::Pool(pool) => context.queue.wake(pool),
+            CacheKey::Pool(pool) => {
+                context.queue.wake(pool);
+                context.autoscaled.pool_changed(pool);
+            }
             CacheKey::PoolName(namespace, name) => match context.caches.pools.get(namespace, name) {
                 Some(pool) => context.queue.wake(&PoolKey::of(&pool.facts.facts)),
                 None => context.former_pools.wake(&ObjectKey::new(&**namespace, &**name)),

@@ -96,9 +96,9 @@ pub struct ControllerArgs {
           value_parser = vmpool_runtime::duration::parse_duration)]
     pub disk_collection_grace: Duration,
 
-    /// Maximum number of machines over all pools that may exist, have disks of the same storage class, and have
-    /// not been ready yet. A machine counts for at most five minutes. With 0, there is no limit. It requires
-    /// the feature gate ProvisioningLimit.
+    /// Maximum number of machines over all pools that may exist, have disks of the same storage class, and
+    /// have not been ready yet. A machine counts for at most five minutes. With 0, there is no limit. It
+    /// requires the feature gate ProvisioningLimit.
     #[arg(
         long,
         env = "VMPOOL_MAX_PROVISIONING_PER_STORAGE_CLASS",

@@ -1,7 +1,7 @@
 //! The platforms whose pools the account of the controller may list.
 //!
-//! With `--platforms=auto`, the controller does not know for which platforms it has rights. A platform without
-//! them must not keep the leader from becoming ready.
+//! With `--platforms=auto`, the controller does not know for which platforms it has rights. A platform
+//! without them must not keep the leader from becoming ready.
 
 use std::time::Duration;
 

@@ -1,13 +1,14 @@
 //! The platforms of one process. Each is reconciled while the cluster serves its pools.
 
 use futures::FutureExt;
-use futures::future::{Either, OptionFuture, join_all, join3, select};
+use futures::future::{Either, OptionFuture, join_all, join4, select};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vmpool_kit::definitions::observe_definitions;
-use vmpool_platforms::{KubeVirt, with_platform};
+use vmpool_platforms::{ClientPlatform, KubeVirt, with_platform};
 use vmpool_runtime::lease::Fence;
 
+use crate::autoscalers;
 use crate::copies;
 use crate::images;
 use crate::leadership::{Dependencies, LeaderHealth, LeadershipResources};
@@ -16,10 +17,10 @@ use crate::pools::served;
 use crate::process::options::PlatformName;
 use crate::process::permitted::{wait_and_show_missing_right, wait_until_permitted};
 
-/// Reconciles the pools of these platforms, disk images, instance types and copies for single machines until
-/// `stop`, each while the cluster has the CustomResourceDefinitions, and if the settings say so, once the account
-/// has the rights. If a platform stops early, the leadership ends, so that the next leader starts with new
-/// caches.
+/// Reconciles the pools of these platforms, disk images, instance types, copies for single machines and
+/// autoscalers until `stop`, each while the cluster has the CustomResourceDefinitions, and if the settings
+/// say so, once the account has the rights. If a platform stops early, the leadership ends, so that the next
+/// leader starts with new caches.
 ///
 /// The caller must hold the lease of `fence`, and must drop the future when the lease is lost.
 pub async fn lead_all(
@@ -42,6 +43,10 @@ pub async fn lead_all(
     let has_copies =
         named.contains(&PlatformName::Kubevirt) && (settings.copies.is_some() || settings.protects_types);
     names.extend(has_copies.then(copies::definitions_for_copies).into_iter().flatten());
+    names.extend(settings.autoscales.then(autoscalers::definitions_for_autoscalers).into_iter().flatten());
+    for name in named.iter().copied() {
+        with_platform!(name, P => shared.pool_hub().declare(P::REMOVAL.stored.pools.group, P::REMOVAL));
+    }
     let (sender, known) = watch::channel(None);
     let observe = observe_definitions(shared.client().clone(), shared.env().clone(), names, sender);
     let observe = shared.env().spawn("watch of definitions", observe);
@@ -70,7 +75,12 @@ pub async fn lead_all(
         }
         .boxed()
     });
-    let platforms = join3(pools, OptionFuture::from(images), OptionFuture::from(copies));
+    let scaling = settings
+        .autoscales
+        .then(|| autoscalers::lead_autoscalers(shared.clone(), known.clone(), stop.clone()).boxed());
+    let (images, copies, scaling) =
+        (OptionFuture::from(images), OptionFuture::from(copies), OptionFuture::from(scaling));
+    let platforms = join4(pools, images, copies, scaling);
     let tasks = select(events.join().boxed(), observe.join().boxed());
     match select(std::pin::pin!(platforms), tasks).await {
         Either::Left(_) => {}

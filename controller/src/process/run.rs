@@ -52,7 +52,8 @@ pub async fn run_controller(
     stop: CancellationToken,
 ) -> Result<(), ControllerRunError> {
     let gates = options.gates.gates().map_err(ControllerArgsError::from)?;
-    let settings = options.settings()?;
+    let mut settings = options.settings()?;
+    settings.autoscales = gates.enabled(Feature::PoolAutoscaler);
     let mut images = options.images.settings().map_err(ControllerArgsError::from)?;
     images.wrappers = gates.enabled(Feature::MachineWrapper);
     if images.wrappers && !gates.enabled(Feature::DiskImages) {

@@ -43,6 +43,9 @@ pub enum Error {
         /// The expected path of the program.
         program: PathBuf,
     },
+    /// The files of an image cannot be read.
+    #[error(transparent)]
+    Image(#[from] vmpool_image_archive::ImageError),
     /// The cluster is not available on this host, or with these settings.
     #[error("{reason}")]
     Unavailable {

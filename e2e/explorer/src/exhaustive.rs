@@ -89,6 +89,15 @@ pub fn all_scenarios(platform: TestedPlatform) -> Vec<FaultScenario> {
             ScheduleOperation::Scale(1),
         ),
         scenario(
+            "a drain",
+            vec![
+                ScheduleOperation::CreatePool(2, "NewestFirst", ephemeral_disk()),
+                ScheduleOperation::Protection(ProtectionOperation::SetHook(0)),
+                ScheduleOperation::Protection(ProtectionOperation::SetHook(1)),
+            ],
+            ScheduleOperation::Scale(1),
+        ),
+        scenario(
             "removal by name",
             vec![ScheduleOperation::CreatePool(3, "Explicit", ephemeral_disk())],
             ScheduleOperation::RemoveTargets(named),

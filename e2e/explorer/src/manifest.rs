@@ -91,6 +91,11 @@ pub(crate) const MAX_PROTECTION: &str = "vmpool.dev/max-protection";
 /// The longest protection. A run that ends with a protected machine takes longer.
 pub(crate) const LONGEST_PROTECTION: &str = "5m";
 
+/// The annotation of a pool that limits the drains of its machines.
+pub(crate) const DRAIN: &str = "vmpool.dev/drain";
+/// The longest drain. A run that ends with a draining machine takes longer.
+pub(crate) const LONGEST_DRAIN: &str = r#"{"timeout":"2m"}"#;
+
 /// The annotation of a pool that limits how many of its machines provision at the same time.
 pub(crate) const MAX_PROVISIONING: &str = "vmpool.dev/max-provisioning";
 
@@ -119,7 +124,7 @@ pub fn dvp_pool(replicas: i64, policy: &str, disks: &[(&'static str, Value)]) ->
     let disks: Vec<Value> = disks.iter().map(|(name, reclaim)| disk_template(name, reclaim)).collect();
     json!({
         "apiVersion": "virtualization.deckhouse.io/v1alpha2", "kind": "VirtualMachinePool",
-        "metadata": { "name": POOL, "annotations": { MAX_PROTECTION: LONGEST_PROTECTION } },
+        "metadata": { "name": POOL, "annotations": { MAX_PROTECTION: LONGEST_PROTECTION, DRAIN: LONGEST_DRAIN } },
         "spec": {
             "replicas": replicas,
             "scaleDownPolicy": policy,

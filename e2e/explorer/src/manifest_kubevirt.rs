@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::manifest::{LONGEST_PROTECTION, MAX_PROTECTION, POOL};
+use crate::manifest::{DRAIN, LONGEST_DRAIN, LONGEST_PROTECTION, MAX_PROTECTION, POOL};
 
 /// The label that the pool selects.
 pub const LABEL: &str = "farm";
@@ -141,7 +141,7 @@ pub fn kubevirt_pool(replicas: i64, policy: &str, disks: &[(&'static str, Value)
     let of = |make: fn(&str) -> Value| disks.iter().map(|(name, _)| make(name)).collect::<Vec<_>>();
     json!({
         "apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool",
-        "metadata": { "name": POOL, "annotations": { MAX_PROTECTION: LONGEST_PROTECTION } },
+        "metadata": { "name": POOL, "annotations": { MAX_PROTECTION: LONGEST_PROTECTION, DRAIN: LONGEST_DRAIN } },
         "spec": {
             "replicas": replicas,
             "maxUnavailable": 1,

@@ -634,7 +634,7 @@ fn protection_op(random: &SeededRandom, options: &SimulatedWorldOptions) -> Prot
     let which = || which(random);
     let id = || random.one(&IDS).copied().unwrap_or(IDS[0]);
     let claims = options.apiservers > 0;
-    match random.number(0..=19) {
+    match random.number(0..=27) {
         0..=6 if claims => ProtectionOperation::Claim(
             ClaimParameters { id: id(), seconds: random.number(1..=200), renew: random.per_mille(150) },
             which(),
@@ -645,6 +645,10 @@ fn protection_op(random: &SeededRandom, options: &SimulatedWorldOptions) -> Prot
         }
         11..=12 => ProtectionOperation::Unprotect(which()),
         13 => ProtectionOperation::ProtectUnreadably(which()),
+        20..=23 => ProtectionOperation::SetHook(which()),
+        24..=25 => ProtectionOperation::ReleaseHook(which()),
+        26 => ProtectionOperation::ReleaseHookLate(which()),
+        27 => ProtectionOperation::RemoveHook(which()),
         // Some are longer than the pool allows.
         14 => ProtectionOperation::Protect(which(), random.number(300..=100_000).cast_signed()),
         _ => ProtectionOperation::Protect(which(), random.number(0..=120).cast_signed()),

@@ -13,6 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use vmpool_invariants::UserActions;
+use vmpool_invariants::draining;
 use vmpool_invariants::image_references::ImageReferences;
 use vmpool_invariants::object::JsonObject;
 use vmpool_invariants::other_namespaces::ForgedObject;
@@ -363,9 +364,9 @@ impl SimulatedWorld {
     }
 
     /// When the last change happened, leases apart. It is now if a client still waits for a response, while a
-    /// machine of the pool is protected, an image expires or the platform waits to start a machine again,
-    /// because the end of that time is a change. `creates` is whether the pool would create a machine: then
-    /// one that stopped to create tries again after a while.
+    /// machine of the pool is protected or drains, an image expires or the platform waits to start a machine
+    /// again, because the end of that time is a change. `creates` is whether the pool would create a machine:
+    /// then one that stopped to create tries again after a while.
     pub fn quiet_since(&self, creates: bool) -> Timestamp {
         if !self.callers.is_empty() {
             return self.now();
@@ -389,7 +390,9 @@ impl SimulatedWorld {
             pool.map(JsonObject::from).filter(|pool| !pool.is_kubevirt() || pool.at("/spec/paused") != true);
         let machines = self.server.all(self.resources().machines).into_iter().map(JsonObject::from);
         let machines = machines.filter(|one| pool.as_ref().is_some_and(|pool| one.is_owned_by(pool)));
-        let ends = machines.filter_map(|machine| protection::protection_end(&machine));
+        let ends = machines.flat_map(|machine| {
+            [protection::protection_end(&machine), draining::drain_deadline(&machine)].into_iter().flatten()
+        });
         let failed = self.server.all(self.resources().machines);
         let retries = failed.iter().filter_map(|machine| {
             machine["status"]["startFailure"]["retryAfterTimestamp"].as_str()?.parse().ok()

@@ -7,8 +7,11 @@ use super::{UserActions, Violation};
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::RecordedHistory;
 
-/// Prefix of annotations that the simulator uses for its own records.
-const SIMULATOR_PREFIX: &str = "simulator.vmpool.dev/";
+/// Prefixes of annotations of the simulator and of the machine controller that it plays.
+const PLATFORM_PREFIXES: [&str; 2] = ["simulator.vmpool.dev/", "kubevirt.io/"];
+/// The fields that KubeVirt's machine controller completes in a machine.
+const COMPLETED: [(&str, &str); 3] =
+    [("/template", "metadata"), ("/template/spec/domain", "firmware"), ("/template/spec/domain", "machine")];
 
 /// Finds foreign objects that were changed or deleted, disks and machines that the controller must not
 /// delete, and deletions without a UID.
@@ -29,14 +32,20 @@ pub fn check_foreign_objects(
 fn owner_relevant_fields(object: &JsonObject) -> Value {
     let mut annotations = object.at("/metadata/annotations").clone();
     if let Some(map) = annotations.as_object_mut() {
-        map.retain(|key, _| !key.starts_with(SIMULATOR_PREFIX));
+        map.retain(|key, _| !PLATFORM_PREFIXES.iter().any(|prefix| key.starts_with(prefix)));
+    }
+    let mut spec = object.at("/spec").clone();
+    for (parent, field) in COMPLETED {
+        if let Some(parent) = spec.pointer_mut(parent).and_then(Value::as_object_mut) {
+            parent.remove(field);
+        }
     }
     let nothing = |value: &Value| value.as_object().is_some_and(serde_json::Map::is_empty);
     json!({
         "labels": object.at("/metadata/labels"),
         "annotations": if nothing(&annotations) { Value::Null } else { annotations },
         "owners": object.at("/metadata/ownerReferences"),
-        "spec": object.at("/spec"),
+        "spec": spec,
     })
 }
 

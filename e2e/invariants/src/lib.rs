@@ -22,6 +22,7 @@
 //! | I17 a standby machine is never claimed, and no active machine becomes one | [`standby`] | history |
 
 pub mod disk_collection;
+pub mod draining;
 pub mod finalizers;
 pub mod foreign_objects;
 pub mod image_references;
@@ -69,6 +70,7 @@ pub fn check_history(
 ) -> Vec<Violation> {
     let mut found = removal::check_machine_removals(history, actions);
     found.extend(protection::check_protection(history, actions));
+    found.extend(draining::check_draining(history, actions));
     found.extend(machine_count::check_machine_count(history, actions));
     found.extend(provisioning::check_provisioning(history, actions));
     found.extend(standby::check_standby(history));

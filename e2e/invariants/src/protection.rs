@@ -27,7 +27,7 @@ pub fn check_protection(history: &RecordedHistory, actions: &UserActions) -> Vec
         let leaves = change.removed || change.object.is_terminating();
         let what = if leaves && is_removed_by_count(former, change, &timeline, actions) {
             "removed"
-        } else if !leaves && restarts(former, &change.object) {
+        } else if !leaves && restarts_machine(former, &change.object) {
             "restarted"
         } else {
             return;
@@ -68,7 +68,7 @@ fn is_removed_by_count(
 
 /// Whether the change restarts a running machine: its spec in effect changes although it restarts by itself,
 /// or a stop is requested.
-fn restarts(former: &JsonObject, now: &JsonObject) -> bool {
+pub(super) fn restarts_machine(former: &JsonObject, now: &JsonObject) -> bool {
     if former.is_kubevirt() {
         let stops = |machine: &JsonObject| {
             let requests = machine.at("/status/stateChangeRequests").as_array();

@@ -1,5 +1,5 @@
-//! I16: a machine is created only while fewer machines of its pool provision than the limit that the controller
-//! planned with.
+//! I16: a machine is created only while fewer machines of its pool provision than the limit that the
+//! controller planned with.
 
 use std::collections::BTreeSet;
 

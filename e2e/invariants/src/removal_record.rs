@@ -14,6 +14,8 @@ pub(super) struct ParsedRemovalRecord {
     pub(super) accepted: BTreeSet<String>,
     /// Targets whose removal may be about to be accepted: they count as existing, even if they are gone.
     pub(super) reserved: BTreeSet<String>,
+    /// Targets of forced removals.
+    pub(super) forced: BTreeSet<String>,
 }
 
 impl ParsedRemovalRecord {
@@ -34,10 +36,13 @@ impl ParsedRemovalRecord {
         for entry in entries {
             let uid = entry["uid"].as_str().unwrap_or_default().to_owned();
             let reserved = entry.get("reserved").is_some();
+            if entry["force"] == true {
+                record.forced.insert(uid.clone());
+            }
             if reserved { &mut record.reserved } else { &mut record.accepted }.insert(uid);
         }
         // An accepted target counts as accepted, even if another request reserves it.
-        let Self { accepted, reserved } = &mut record;
+        let Self { accepted, reserved, forced: _ } = &mut record;
         reserved.retain(|uid| !accepted.contains(uid));
         record
     }

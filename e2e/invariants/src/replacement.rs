@@ -1,10 +1,11 @@
-//! Machines of KubeVirt pools that the controller may replace although the pool has no surplus: those that do
-//! not start, and those whose DataVolume templates have changed.
+//! Machines that the controller may replace although the pool has no surplus: those whose hooks released
+//! them, and in KubeVirt pools those that do not start, and those whose DataVolume templates have changed.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::draining::is_released_by_owner;
 use super::timeline::DesiredState;
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::RecordedChange;
@@ -50,6 +51,9 @@ impl Replacements {
             let threshold = state.healing.and_then(|threshold| i64::try_from(threshold).ok());
             threshold.is_some_and(|threshold| is_failed || failures >= threshold)
         };
-        active().any(heals) || active().next().is_some() && self.changed.contains(machine.owner_uid())
+        let is_released = active().next().is_some() && is_released_by_owner(machine);
+        is_released
+            || active().any(heals)
+            || active().next().is_some() && self.changed.contains(machine.owner_uid())
     }
 }

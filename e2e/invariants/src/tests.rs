@@ -728,6 +728,65 @@ fn a_controller_whose_clock_is_ahead_sees_the_end_of_a_protection_earlier() {
     assert_eq!(removed(100), ["I12"]);
 }
 
+/// A running machine that drains until second 100 if it has an id, with a hook of this value.
+fn hooked(name: &str, id: Option<&str>, value: &str) -> Value {
+    let mut object = machine(name);
+    let deadline = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(100);
+    let mark = id.map(|id| json!({ "id": id, "deadline": deadline.to_string() }).to_string());
+    object["metadata"]["annotations"] = json!({ "drain.vmpool.dev/job": value, "vmpool.dev/draining": mark });
+    object["status"] = json!({ "phase": "Running" });
+    object
+}
+
+#[rstest]
+#[case::no_drain(None, "", 0, &["I19"])]
+#[case::it_waits(Some("d"), "", 0, &["I19"])]
+#[case::an_earlier_id(Some("d"), "c", 0, &["I19"])]
+#[case::released(Some("d"), "d", 0, &[])]
+#[case::after_the_deadline(Some("d"), "", 100, &[])]
+fn a_machine_that_a_scale_down_removes_before_its_hook_is_released_violates_i19(
+    #[case] id: Option<&str>,
+    #[case] value: &str,
+    #[case] seconds: i64,
+    #[case] found: &[&str],
+) {
+    let history = TestHistory::new()
+        .pool(2, "NewestFirst")
+        .machine("a")
+        .write(TestedKind::Machine, hooked("b", id, value), false)
+        .pool(1, "NewestFirst")
+        .later(seconds);
+    assert_eq!(history.terminating("b").found(&UserActions::default(), &[]), found);
+}
+
+#[rstest]
+#[case::released("d", &[])]
+#[case::it_waits("", &["I1", "I19"])]
+fn a_machine_that_its_hook_released_may_be_replaced(#[case] value: &str, #[case] found: &[&str]) {
+    let history = TestHistory::new().pool(2, "NewestFirst").machine("a");
+    let history = history.write(TestedKind::Machine, hooked("b", Some("d"), value), false).later(10);
+    assert_eq!(history.terminating("b").found(&UserActions::default(), &[]), found);
+}
+
+#[rstest]
+#[case::a_user_deletes_it(UserActions { deleted: ["uid-b".to_owned()].into(), ..UserActions::default() }, &[])]
+#[case::a_forced_removal(UserActions { removal_requests: [("uid-b".to_owned(), 1)].into(), ..UserActions::default() }, &[])]
+fn a_machine_that_users_remove_does_not_drain(#[case] actions: UserActions, #[case] found: &[&str]) {
+    let history = TestHistory::new().pool(2, "NewestFirst").machine("a");
+    let history = history.write(TestedKind::Machine, hooked("b", None, ""), false);
+    assert_eq!(history.terminating("b").found(&actions, &[]), found);
+}
+
+#[test]
+fn the_target_of_an_accepted_removal_drains() {
+    let actions =
+        UserActions { removal_requests: [("uid-b".to_owned(), 1)].into(), ..UserActions::default() };
+    let history = TestHistory::new().pool(2, "NewestFirst").machine("a");
+    let history = history.write(TestedKind::Machine, hooked("b", Some("d"), ""), false);
+    let history = history.recorded(1, "NewestFirst", &["b"]).later(10);
+    assert_eq!(history.terminating("b").found(&actions, &[]), ["I19"]);
+}
+
 #[test]
 fn an_accepted_target_may_be_protected() {
     let history = TestHistory::new()

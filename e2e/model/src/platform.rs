@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use vmpool_api::autoscaler::crds::ALL_CRDS as AUTOSCALER_CRDS;
 use vmpool_api::crds::{ALL_CRDS, Crd};
 use vmpool_api::diskimage::crds::ALL_CRDS as IMAGE_CRDS;
 use vmpool_api::instancetype::crds::CRDS as TYPE_CRDS;
@@ -10,11 +11,12 @@ use vmpool_api::kubevirt::crds::{PLATFORM_CRDS, POOL_CRD};
 use crate::resource::Resource;
 
 static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
-    let custom = ALL_CRDS.iter().map(custom);
+    let custom = ALL_CRDS.iter().chain(AUTOSCALER_CRDS).map(custom);
     let builtin = [
         Resource::builtin("coordination.k8s.io", "v1", "leases", "Lease"),
         Resource::builtin("", "v1", "events", "Event"),
         Resource::builtin("apps", "v1", "controllerrevisions", "ControllerRevision"),
+        Resource::builtin("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
         Resource::builtin("", "v1", "configmaps", "ConfigMap"),
         Resource::builtin(
             "apiextensions.k8s.io",

@@ -188,3 +188,47 @@ fn the_broker_without_a_user_prints_its_usage() {
     assert_eq!(output.status.code(), Some(64));
     assert!(String::from_utf8_lossy(&output.stderr).starts_with("usage: broker.sh"));
 }
+
+/// The mark of a drain as the controller writes it.
+const MARK: &str =
+    r#"{"id":"d1","reason":"ScaleDown","since":"2026-01-01T00:00:00Z","deadline":"2026-01-01T00:10:00Z"}"#;
+
+fn hook(stage: &Stage) -> String {
+    std::fs::read_to_string(stage.folder.path().join("hook")).unwrap()
+}
+
+fn agent(stage: &Stage, arguments: &[&str]) -> Output {
+    stage.run("drain/agent.sh", arguments, &[("MACHINE", "runners-0")])
+}
+
+#[test]
+fn a_job_has_a_hook_while_it_runs() {
+    let stage = Stage::new();
+    let seen = stage.folder.path().join("hook").display().to_string();
+    assert_eq!(text(&agent(&stage, &["run", "cat", &seen])), "drain.vmpool.dev/job=\n");
+    assert_eq!(hook(&stage), "drain.vmpool.dev/job-\n", "the hook is removed");
+    assert!(stage.log().contains("virtualmachines.virtualization.deckhouse.io runners-0 -n ci"));
+    assert_eq!(agent(&stage, &["run", "sh", "-c", "exit 3"]).status.code(), Some(3));
+    assert_eq!(hook(&stage), "drain.vmpool.dev/job-\n");
+}
+
+#[test]
+fn a_job_of_a_draining_machine_is_finished_and_releases_the_hook_with_the_id() {
+    let stage = Stage::new();
+    text(&agent(&stage, &["begin"]));
+    stage.respond("draining", MARK);
+    assert_eq!(text(&agent(&stage, &["end"])), "draining\n");
+    assert_eq!(hook(&stage), "drain.vmpool.dev/job=d1\n");
+}
+
+#[rstest]
+#[case::it_drains("draining", MARK, "drain.vmpool.dev/job=d1\n")]
+#[case::it_drains_since_the_hook_was_set("drain-next", MARK, "drain.vmpool.dev/job=d1\n")]
+#[case::it_is_being_deleted("deleted", "2026-01-01T00:00:00Z", "drain.vmpool.dev/job=\n")]
+fn a_machine_that_leaves_starts_no_job(#[case] file: &str, #[case] content: &str, #[case] expected: &str) {
+    let stage = Stage::new();
+    stage.respond(file, content);
+    let output = agent(&stage, &["run", "echo", "a job"]);
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(75), &b""[..]));
+    assert_eq!(hook(&stage), expected);
+}

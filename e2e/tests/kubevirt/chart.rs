@@ -118,6 +118,8 @@ async fn admission(place: &TestNamespace<'_>) -> Result<()> {
             "vmpool.dev/instancetype-policy",
             "vmpool.dev/max-protection",
             "vmpool.dev/max-provisioning",
+            "vmpool.dev/drain",
+            "vmpool.dev/progress-deadline-seconds",
             "vmpool.dev/revision-history-limit",
             "vmpool.dev/name-generation",
         ] {
@@ -171,7 +173,7 @@ fn expansion_path(path: &str) -> String {
 /// installation only because the cluster has objects of the chart already.
 async fn standalone(place: &TestNamespace<'_>, is_refused: bool) -> Result<()> {
     let chart = workspace_root().join("charts/vmpool").display().to_string();
-    let values = "platforms.kubevirt.enabled=true,instancetype.mode=Standalone";
+    let values = "image.registry=vmpool.local,platforms.kubevirt.enabled=true,instancetype.mode=Standalone";
     let mut command = Command::new(helm_program()?);
     command.args([
         "install",

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION};
+use vmpool_e2e::wait::let_time_pass;
 use vmpool_test_cluster::control_plane::{apply_manifests, parse_yaml_documents};
 
 use crate::workspace_root;
@@ -122,7 +123,7 @@ impl<'w> CiClient<'w> {
             if is_done && self.world.machines_of(self.pool).await?.is_empty() {
                 return Ok(());
             }
-            tokio::time::sleep(ROUND).await;
+            let_time_pass(ROUND).await;
         }
         anyhow::bail!("{} of {submitted} jobs have finished", self.finished.len())
     }

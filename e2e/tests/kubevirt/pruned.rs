@@ -18,11 +18,21 @@ use crate::{POOLS, TestNamespace, Unknown, minimal, run_to_end};
 
 const NAMESPACE: &str = "team";
 /// The fields that only vmpool has in the spec of a pool.
-const OWN_SETTINGS: [&str; 4] =
-    ["instancetypePolicy", "maxProtection", "maxProvisioning", "revisionHistoryLimit"];
+const OWN_SETTINGS: [&str; 6] = [
+    "drain",
+    "instancetypePolicy",
+    "maxProtection",
+    "maxProvisioning",
+    "progressDeadlineSeconds",
+    "revisionHistoryLimit",
+];
 /// The fields that only vmpool has in `nameGeneration`.
-const OWN_NAMES: [&str; 3] =
-    ["appendIndexToSysprepRefs", "appendIndexToMetaDataSecretRefs", "setHostnameToVMName"];
+const OWN_NAMES: [&str; 4] = [
+    "appendIndexToSysprepRefs",
+    "appendIndexToMetaDataSecretRefs",
+    "appendIndexToResourceClaimRefs",
+    "setHostnameToVMName",
+];
 /// The fields that only vmpool has in its status.
 const OWN: [&str; 9] = [
     "observedGeneration",

@@ -17,6 +17,9 @@ use crate::stage::among_pods;
 
 /// The user of all images.
 const USER: &str = "65532";
+/// The group of a process whose Pod names no user: the kubelet passes on only the user of the image. No file
+/// of an image belongs to this group. OpenShift gives it to every process, too.
+const GROUP: &str = "0";
 
 /// The processes of a Pod's program, found through the Pod's control group, without the sandbox.
 fn processes(pod: &Pod, component: &str) -> anyhow::Result<Vec<PathBuf>> {
@@ -41,7 +44,7 @@ fn ensure_restricted(process: &Path) -> anyhow::Result<()> {
         std::fs::read_to_string(process.join("status")).context("reading the status of a process")?;
     for (name, wanted) in [
         ("Uid", USER),
-        ("Gid", USER),
+        ("Gid", GROUP),
         ("CapEff", "0000000000000000"),
         ("CapPrm", "0000000000000000"),
         ("CapBnd", "0000000000000000"),

@@ -8,6 +8,7 @@ mod claims;
 mod dashboard;
 mod deletion;
 mod detached_machines;
+mod draining;
 mod healing;
 mod limits_of_protection;
 mod lost_replica;

@@ -38,7 +38,7 @@ fn a_paused_pool_changes_nothing_but_lets_deleted_machines_go() {
         pool.edit(&json!({ "spec": { "paused": false } })).await?;
         pool.until(ready_replicas(4).and(pool_is_ready())).await?;
         let machines = pool.machines().await?;
-        let mut names: Vec<&str> = machines.iter().map(|machine| machine.name()).collect();
+        let mut names: Vec<&str> = machines.iter().map(vmpool_invariants::object::JsonObject::name).collect();
         names.sort_unstable();
         ensure!(names == ["web-0", "web-1", "web-2", "web-3"], "the names are {names:?}");
         Ok(())

@@ -1,5 +1,5 @@
-//! What admission refuses: claims that the aggregated API did not write (the policy `vmpool-claims`), and
-//! limits out of bounds.
+//! What admission refuses: claims that the aggregated API did not write (the policy `vmpool-claims`), marks
+//! of drains that the controller did not write (`vmpool-drains`), and limits out of bounds.
 
 use anyhow::{Result, ensure};
 use kube::Client;
@@ -7,6 +7,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_e2e::world::ScenarioWorld;
+use vmpool_engine::draining::{HOOK_PREFIX, MARK};
 use vmpool_engine::protection::{CLAIM, MAX_PROTECTION, UNTIL};
 use vmpool_installation::programs::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE};
 use vmpool_invariants::object::{JsonObject, TestedKind};
@@ -33,10 +34,14 @@ async fn patch(
 
 /// The refusal of a request, which must be that of the policy.
 fn refused<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> Result<()> {
+    refused_with(result, &["vmpool-claims", "virtualmachinepools/NAME/claim", UNTIL])
+}
+
+/// A refusal whose message has these parts.
+fn refused_with<T: std::fmt::Debug>(result: Result<T, kube::Error>, known: &[&str]) -> Result<()> {
     match result {
         Err(kube::Error::Api(status)) if status.code == 403 => {
-            let known = ["vmpool-claims", "virtualmachinepools/NAME/claim", UNTIL];
-            let complete = known.iter().all(|part| status.message.contains(part));
+            let complete = known.iter().all(|part| status.message.contains(*part));
             ensure!(complete, "another refusal: {}", status.message);
             Ok(())
         }
@@ -90,6 +95,25 @@ fn only_the_aggregated_api_writes_claims(#[case] platform: TestedPlatform) {
             patch(world, &ann, machine, "example.com/note", json!("x")).await?;
         }
         ensure!(claim_of(&machine(&pool, claimed.uid()).await?).as_deref() == Some("a"));
+        Ok(())
+    });
+}
+
+#[rstest]
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn only_the_controller_writes_marks_of_drains(#[case] platform: TestedPlatform) {
+    on(platform, "only the controller writes marks of drains", async |world| {
+        let pool = world.pool("web").replicas(1).ready().await?;
+        let machines = pool.machines().await?;
+        let machine = machines.first().ok_or_else(|| anyhow::anyhow!("the pool has no machine"))?;
+        let apiserver = world.cluster().service_account_client(SYSTEM_NAMESPACE, "vmpool-apiserver").await?;
+        for client in [&apiserver, &world.client()] {
+            let written = patch(world, client, machine, MARK, json!("{}")).await;
+            refused_with(written, &["vmpool-drains", MARK, UNTIL])?;
+        }
+        // Any client that may patch the machine sets hooks.
+        patch(world, &world.client(), machine, &format!("{HOOK_PREFIX}job"), json!("")).await?;
         Ok(())
     });
 }

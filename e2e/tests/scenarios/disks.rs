@@ -9,8 +9,8 @@ use serde_json::json;
 use vmpool_api::{annotations, labels};
 use vmpool_e2e::scenario::define_scenario;
 use vmpool_e2e::world::condition::{
-    PoolPredicate, PoolView, disk_count, machine_count, negate_condition, no_condition,
-    pool_event, ready_replicas,
+    PoolPredicate, PoolView, disk_count, machine_count, negate_condition, no_condition, pool_event,
+    ready_replicas,
 };
 use vmpool_e2e::world::{PoolHandle, SETTLE, until_after_second};
 use vmpool_invariants::object::{JsonObject, TestedKind};

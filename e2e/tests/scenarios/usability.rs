@@ -46,8 +46,9 @@ fn every_example_of_the_docs_is_accepted() {
         async |world| {
             let examples = workspace_root().join("docs/examples");
             let mut found = 0;
-            // Examples that need other kinds are in the directory keda, and examples that need a certain
-            // order are in handover and removal. They are tested in `documented` and below.
+            // Examples that need other kinds are in the directories keda and pool-autoscaler, and examples
+            // that need a certain order are in handover and removal. They are tested in `documented` and
+            // below.
             for folder in ["", "autoscaling", "disks", "roles", "rollouts"] {
                 for entry in std::fs::read_dir(examples.join(folder))? {
                     let path = entry?.path();

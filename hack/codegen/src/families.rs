@@ -18,7 +18,7 @@ pub(crate) struct CrdFamily {
 }
 
 /// All families. The one without a name is first, because its files are beside the folders of the others.
-pub(crate) const FAMILIES: [CrdFamily; 4] = [
+pub(crate) const FAMILIES: [CrdFamily; 5] = [
     CrdFamily {
         name: "",
         folders: &[""],
@@ -49,6 +49,13 @@ pub(crate) const FAMILIES: [CrdFamily; 4] = [
         heading: "Disk images",
         note: "The kinds belong to vmpool. Its webhook validates them. No controller serves them yet.\n",
         types: TypeOptions { keep_unknown_fields: false, shared: &DISK_IMAGE_SHARED },
+    },
+    CrdFamily {
+        name: "autoscaler",
+        folders: &["autoscaler"],
+        heading: "Autoscalers",
+        note: "The kind belongs to vmpool, for pools of both platforms.\n",
+        types: TypeOptions { keep_unknown_fields: false, shared: &[] },
     },
 ];
 

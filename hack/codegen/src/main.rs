@@ -43,7 +43,7 @@ use crate::{
 const CHART_KIND: &str = "VirtualMachinePool";
 /// The families whose kinds the chart installs, too. It installs instance types in clusters without KubeVirt
 /// only.
-const INSTALLED: [&str; 2] = ["diskimage", "instancetype"];
+const INSTALLED: [&str; 3] = ["autoscaler", "diskimage", "instancetype"];
 
 /// The folder of the chart's CRDs.
 const CHART: &str = "charts/vmpool/files/crds";

@@ -54,6 +54,9 @@ pub(super) fn dashboard_violations(dashboard: &str, sources: &str) -> Vec<String
             {
                 report("shows other installations, too");
             }
+            if !selects_pools(expression) {
+                report("shows pools that are not selected");
+            }
             for label in labels(expression).filter(|label| !SCRAPED.contains(label)) {
                 // Labels are declared as struct fields.
                 if !sources.contains(&format!(" {label}: ")) {
@@ -106,6 +109,14 @@ fn place(grid: &Value, taken: &mut BTreeSet<(u64, u64)>) -> bool {
 fn labels(expression: &str) -> impl Iterator<Item = &str> {
     let groups = expression.split("by (").skip(1).filter_map(|rest| rest.split(')').next());
     groups.flat_map(|group| group.split(',').map(str::trim))
+}
+
+/// Whether each selector of a metric of pools has the variable `pool`.
+fn selects_pools(expression: &str) -> bool {
+    expression.split("vmpool_pool_").skip(1).all(|rest| {
+        let matchers = rest.split('}').next().unwrap_or_default();
+        matchers.contains(r#"pool=~"$pool""#)
+    })
 }
 
 /// The project's metrics in an expression; for a histogram, its base name.

@@ -1,8 +1,9 @@
-//! The part of the rendered chart that the demo and the playground install, so that they do not need helm.
+//! The manifests that are rendered from the chart and stored: what the demo and the playground install, so
+//! that they do not need helm, and the whole chart for users without helm.
 //!
-//! Their programs run as local processes. They need the accounts, roles and arguments of the chart, and the
-//! objects that register webhook and aggregated API; the other kinds are left out, so that a change of them
-//! does not change this file.
+//! The programs of demo and playground run as local processes. They need the accounts, roles and arguments of
+//! the chart, and the objects that register webhook and aggregated API; the other kinds are left out, so that
+//! a change of them does not change this file.
 
 use std::fs;
 
@@ -18,22 +19,43 @@ pub(super) struct StoredManifest {
     file: &'static str,
     /// The values of the chart with which it is rendered.
     pub(super) values: &'static [&'static str],
+    /// Which objects of the chart it has.
+    content: Content,
 }
 
+/// Which objects of the chart a manifest has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    /// Those that local processes need.
+    LocalProcesses,
+    /// All, after their namespace.
+    All,
+}
+
+/// The manifest of an installation without helm.
+pub(crate) const INSTALL_MANIFEST: &str = "deploy/vmpool.yaml";
+
+/// The registry of its images, which a release replaces.
+pub(crate) const INSTALL_REGISTRY: &str = "vmpool.local";
+
 /// Helm cannot see, while it only renders, which platforms a cluster has, and that no API server of DVP holds
-/// its group. Both platforms can be tried out. A playground with KubeVirt also has disk images and instance types.
-pub(super) const MANIFESTS: [StoredManifest; 2] = [
+/// its group. Both platforms can be tried out. A playground with KubeVirt also has disk images and instance
+/// types.
+pub(super) const MANIFESTS: [StoredManifest; 3] = [
     StoredManifest {
         file: "e2e/manifests/chart.yaml",
         values: &[
+            "image.registry=vmpool.local",
             "apiserver.platformGroup=true",
             "platforms.dvp.enabled=true",
             "platforms.kubevirt.enabled=true",
         ],
+        content: Content::LocalProcesses,
     },
     StoredManifest {
         file: "e2e/manifests/chart-all.yaml",
         values: &[
+            "image.registry=vmpool.local",
             "apiserver.platformGroup=true",
             "platforms.dvp.enabled=true",
             "platforms.kubevirt.enabled=true",
@@ -41,6 +63,16 @@ pub(super) const MANIFESTS: [StoredManifest; 2] = [
             "featureGates.MachineWrapper=true",
             "instancetype.mode=Standalone",
         ],
+        content: Content::LocalProcesses,
+    },
+    StoredManifest {
+        file: INSTALL_MANIFEST,
+        values: &[
+            "image.registry=vmpool.local",
+            "platforms.dvp.enabled=true",
+            "platforms.kubevirt.enabled=false",
+        ],
+        content: Content::All,
     },
 ];
 
@@ -48,6 +80,19 @@ pub(super) const MANIFESTS: [StoredManifest; 2] = [
 const HEADER: &str = "\
 # Rendered from charts/vmpool by `cargo xtask chart --write`; do not edit. `cargo xtask chart` compares the two.
 # The demo and the playground install it, so that they do not need helm.
+";
+
+/// What the manifest of an installation without helm begins with.
+const INSTALL_HEADER: &str = "\
+# Rendered from charts/vmpool by `cargo xtask chart --write`; do not edit. `cargo xtask chart` compares the two.
+# For pools of DVP. Apply it with `kubectl apply --server-side -f vmpool.yaml`.
+---
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: vmpool-system
+  labels:
+    pod-security.kubernetes.io/enforce: restricted
 ";
 
 /// The kinds that local processes need.
@@ -71,8 +116,19 @@ impl StoredManifest {
     /// # Errors
     /// When the file cannot be written.
     pub(super) fn write(&self, workspace: &Workspace, rendered: &[Value]) -> Result<()> {
-        let text = manifest_text(rendered)?;
-        fs::write(workspace.path(self.file), text).with_context(|| format!("writing {}", self.file))
+        let path = workspace.path(self.file);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+        }
+        let text = self.text(rendered)?;
+        fs::write(path, text).with_context(|| format!("writing {}", self.file))
+    }
+
+    fn text(&self, rendered: &[Value]) -> Result<String> {
+        match self.content {
+            Content::LocalProcesses => manifest_text(rendered),
+            Content::All => install_manifest_text(rendered),
+        }
     }
 
     /// Compares the stored manifest with these rendered objects.
@@ -82,20 +138,32 @@ impl StoredManifest {
     pub(super) fn check(&self, workspace: &Workspace, rendered: &[Value]) -> Result<()> {
         let file = self.file;
         let stored = fs::read_to_string(workspace.path(file)).with_context(|| format!("reading {file}"))?;
-        if stored != manifest_text(rendered)? {
+        if stored != self.text(rendered)? {
             bail!("{file} is out of date: run `cargo xtask chart --write`");
         }
         Ok(())
     }
 }
 
+/// The text of the manifest of an installation without helm, which runs no hooks.
+pub(super) fn install_manifest_text(rendered: &[Value]) -> Result<String> {
+    write_objects(INSTALL_HEADER, rendered.iter().filter(|object| !is_hook(object)))
+}
+
 /// The text of the manifest: the objects that local processes need, in the order of the chart. Only helm runs
 /// hooks.
 pub(super) fn manifest_text(rendered: &[Value]) -> Result<String> {
-    let mut manifest = HEADER.to_owned();
-    let is_hook = |object: &&Value| !value_at(object, "metadata.annotations")["helm.sh/hook"].is_null();
     let needed = rendered.iter().filter(|object| KINDS.contains(&text_at(object, "kind")));
-    for object in needed.filter(|object| !is_hook(object)) {
+    write_objects(HEADER, needed.filter(|object| !is_hook(object)))
+}
+
+fn is_hook(object: &Value) -> bool {
+    !value_at(object, "metadata.annotations")["helm.sh/hook"].is_null()
+}
+
+fn write_objects<'a>(header: &str, objects: impl Iterator<Item = &'a Value>) -> Result<String> {
+    let mut manifest = header.to_owned();
+    for object in objects {
         manifest.push_str("---\n");
         manifest.push_str(&serde_yaml_ng::to_string(object).context("writing an object of the chart")?);
     }

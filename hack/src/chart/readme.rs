@@ -36,6 +36,18 @@ pub(crate) fn generate_values_table(workspace: &Workspace, check: bool) -> Resul
     Ok(())
 }
 
+/// The paths of the values in the table, such as `image.tag`.
+///
+/// # Errors
+/// The text is not YAML.
+pub(super) fn documented_values(text: &str) -> Result<Vec<String>> {
+    let values: Value = serde_yaml_ng::from_str(text).with_context(|| format!("reading {VALUES}"))?;
+    let mut rows = Vec::new();
+    collect(&values, "", &comments(text), &mut rows, &mut Vec::new());
+    let path = |row: &String| row.split('`').nth(1).unwrap_or_default().to_owned();
+    Ok(rows.iter().map(path).collect())
+}
+
 /// The README with the table replaced.
 fn with_table(readme: &str, table: &str) -> Result<String> {
     let place =

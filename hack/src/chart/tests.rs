@@ -1,6 +1,6 @@
 use rstest::rstest;
 
-use super::manifest::manifest_text;
+use super::manifest::{install_manifest_text, manifest_text};
 use super::objects::parse_rendered_chart;
 use super::rules::{unknown_flags, variant_violations};
 use super::schema;
@@ -152,6 +152,11 @@ fn a_correct_chart_has_no_violations() {
 )]
 #[case::a_crd_that_is_deleted_with_the_release("helm.sh/resource-policy: keep", "a: b", "would be deleted")]
 #[case::root("runAsNonRoot: true", "runAsNonRoot: false", "may run as root")]
+#[case::a_fixed_user(
+    "{runAsNonRoot: true,",
+    "{runAsUser: 65532, runAsNonRoot: true,",
+    "has a fixed runAsUser, which OpenShift refuses"
+)]
 #[case::a_writable_root(
     "readOnlyRootFilesystem: true",
     "readOnlyRootFilesystem: false",
@@ -430,6 +435,17 @@ fn a_schema_that_accepts_unknown_fields_is_reported() {
     assert_eq!(found.unwrap(), [r#"values.schema.json accepts unknown fields at "/properties/b""#]);
 }
 
+#[test]
+fn the_schema_has_the_feature_gates_of_the_programs() {
+    let source = "    Self::A => \"A\",\n    Self::B => \"B\",\n    Self::Alpha => \"ALPHA\",\n";
+    let schema =
+        |names: &str| format!(r#"{{"properties": {{"featureGates": {{"properties": {{{names}}}}}}}}}"#);
+    let all = schema(r#""AllAlpha": {}, "AllBeta": {}, "A": {}, "B": {}"#);
+    assert!(schema::feature_gate_violations(&all, source).unwrap().is_empty());
+    let found = schema::feature_gate_violations(&schema(r#""AllAlpha": {}, "A": {}"#), source).unwrap();
+    assert!(found[0].contains("has the feature gates {\"A\", \"AllAlpha\"}, and the programs"), "{found:?}");
+}
+
 /// The pod of `helm test`, as a chart without its hook would have it.
 const TEST_POD: &str = r"
 ---
@@ -468,6 +484,11 @@ fn the_pod_of_the_test_and_what_it_needs_are_hooks_of_the_same_events() {
     assert!(found.contains("needs ServiceAccount/vmpool-doctor"), "{found}");
     let found = broken(&sound.replace("matchLabels: {app: doctor}", "matchLabels: {app: other}")).join("\n");
     assert!(found.contains("is selected by 0 network policies"), "{found}");
+    // Only helm runs hooks.
+    let install = |text: &str| install_manifest_text(&parse_rendered_chart(text).unwrap()).unwrap();
+    let whole = install(&sound);
+    assert!(whole.contains("kind: Namespace") && whole.contains("kind: Service\n"), "{whole}");
+    assert!(!whole.contains("kind: Pod\n"), "{whole}");
     // The demo creates no hooks.
     let of = |text: &str| manifest_text(&parse_rendered_chart(text).unwrap()).unwrap();
     assert_eq!(of(&sound), of(SOUND));

@@ -28,6 +28,8 @@ pub(super) struct Variant {
     pub(super) standalone: bool,
     /// Whether the feature gate MachineWrapper is on.
     pub(super) wrappers: bool,
+    /// Whether the feature gate PoolAutoscaler is on.
+    pub(super) autoscalers: bool,
     /// Whether the controller finds the platforms. The rendered chart sees none in a cluster.
     auto: bool,
     /// Whether the chart installs the CRD.
@@ -85,6 +87,7 @@ impl Variant {
             images: false,
             standalone: false,
             wrappers: false,
+            autoscalers: false,
             auto: true,
             definition: true,
             several: true,
@@ -141,6 +144,10 @@ impl Variant {
     fn with_wrappers(self) -> Self {
         let images = self.with_images().named("wrappers").set(&["featureGates.MachineWrapper=true"]);
         Self { wrappers: true, ..images }
+    }
+
+    fn with_autoscalers(self) -> Self {
+        Self { autoscalers: true, ..self.named("autoscalers").set(&["featureGates.PoolAutoscaler=true"]) }
     }
 
     fn with_kubevirt_only(self) -> Self {
@@ -211,6 +218,8 @@ impl Variant {
             Self::defaults().with_standalone().with_cert_manager(),
             Self::defaults().with_wrappers(),
             Self::defaults().with_wrappers().in_one_namespace(),
+            Self::defaults().with_autoscalers(),
+            Self::defaults().with_kubevirt().with_autoscalers().in_one_namespace(),
             Self::defaults().with_kubevirt_only(),
             Self::defaults().with_kubevirt_only().with_cert_manager(),
             Self::defaults().with_kubevirt().named("extra flags").set(&[
@@ -271,9 +280,11 @@ impl Variant {
         add(self.gate && self.standalone && self.people, CLUSTER, "vmpool-cluster-instancetypes");
         let policy = &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
         add(self.gate, policy, "vmpool-claims");
+        add(self.gate, policy, "vmpool-drains");
         add(self.gate && self.kubevirt, policy, "vmpool-webhook-dry-run");
         add(self.gate && self.kubevirt, policy, "vmpool-copies");
         add(self.images, policy, "vmpool-clone-permissions");
+        add(self.autoscalers, policy, "vmpool-autoscalers");
         for group in self.groups() {
             add(self.gate, &["APIService"], group);
         }
@@ -295,6 +306,7 @@ impl Variant {
         for plural in ["vmdiskimagegrants", "vmdiskimages", "wrappedvirtualmachines"] {
             add(self.definition && self.images, definition, &format!("{plural}.vmpool.dev"));
         }
+        add(self.definition && self.autoscalers, definition, "poolautoscalers.vmpool.dev");
         for kind in ["clusterinstancetypes", "clusterpreferences", "instancetypes", "preferences"] {
             let name = format!("virtualmachine{kind}.instancetype.kubevirt.io");
             add(self.definition && self.standalone, definition, &name);

@@ -33,7 +33,7 @@ const PHONE: BrowserView = BrowserView { width: 360, height: 760, scheme: ColorS
 /// There is no browser, or it fails.
 pub(super) fn find_browser_problems(book: &Path, folder: &Path) -> Result<Vec<String>> {
     let served = book.to_owned();
-    let address = serve_pages(move |path| respond(&served, path))?;
+    let address = serve_pages(move |path| answer_page_request(&served, path))?;
     let mut browser = Chromium::start(folder)?;
     let mut tab = BrowserTab::open(&mut browser, WIDE)?;
     let mut problems = Vec::new();
@@ -76,7 +76,7 @@ pub(super) fn find_browser_problems(book: &Path, folder: &Path) -> Result<Vec<St
 }
 
 /// A file of the site.
-fn respond(book: &Path, path: &str) -> PageResponse {
+fn answer_page_request(book: &Path, path: &str) -> PageResponse {
     let path = path.split('?').next().unwrap_or_default().trim_start_matches('/');
     let Ok(body) = fs::read(book.join(path)) else { return PageResponse::not_found() };
     let extension = Path::new(path).extension().and_then(|extension| extension.to_str());

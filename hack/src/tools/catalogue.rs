@@ -123,6 +123,35 @@ pub(super) const MODULES: &[GoModule] = &[
         // It discovers no services, whose clients are most of its code.
         tags: "remove_all_sd",
     },
+    GoModule {
+        name: "cert-manager",
+        main: "github.com/cert-manager/cert-manager",
+        tools: &[GoTool {
+            name: "cert-manager",
+            file: "cert-manager",
+            package: "vmpool.dev/hack/tools/cert-manager",
+        }],
+        versions: &[("github.com/cert-manager/cert-manager/pkg/util.AppVersion", Part::Whole)],
+        tags: "",
+    },
+    GoModule {
+        name: "keda",
+        main: "github.com/kedacore/keda/v2",
+        tools: &[
+            GoTool {
+                name: "KEDA's operator",
+                file: "operator",
+                package: "github.com/kedacore/keda/v2/cmd/operator",
+            },
+            GoTool {
+                name: "KEDA's metrics server",
+                file: "adapter",
+                package: "github.com/kedacore/keda/v2/cmd/adapter",
+            },
+        ],
+        versions: &[("github.com/kedacore/keda/v2/version.Version", Part::Whole)],
+        tags: "",
+    },
 ];
 
 impl GoModule {

@@ -87,11 +87,17 @@ pub(super) const WALLS: &[CrateBoundary] = &[
         barred: CLIENTS,
     },
     CrateBoundary { package: "vmpool-diskimage", ours: &["vmpool-api", "vmpool-decision"], barred: IMPURE },
+    CrateBoundary { package: "vmpool-autoscaler", ours: &["vmpool-api"], barred: IMPURE },
     CrateBoundary { package: "vmpool-runtime", ours: &["vmpool-api", "vmpool-feature-gates"], barred: &[] },
     // The simulator verifies the controller, so it shares no code with it.
     CrateBoundary { package: "vmpool-simulator", ours: &["vmpool-api"], barred: &[] },
     // The test cluster can be used for any controller, so it knows nothing of vmpool.
-    CrateBoundary { package: "vmpool-test-cluster", ours: &["vmpool-process-stat"], barred: &[] },
+    CrateBoundary {
+        package: "vmpool-test-cluster",
+        ours: &["vmpool-image-archive", "vmpool-process-stat"],
+        barred: &[],
+    },
+    CrateBoundary { package: "vmpool-image-archive", ours: &[], barred: IMPURE },
     CrateBoundary { package: "vmpool-process-stat", ours: &[], barred: IMPURE },
     // The invariants verify all programs, so they share only the API with them.
     CrateBoundary { package: "vmpool-invariants", ours: &["vmpool-api", "vmpool-test-cluster"], barred: &[] },
@@ -99,6 +105,7 @@ pub(super) const WALLS: &[CrateBoundary] = &[
         package: "vmpool-controller",
         ours: &[
             "vmpool-api",
+            "vmpool-autoscaler",
             "vmpool-decision",
             "vmpool-diskimage",
             "vmpool-engine",
@@ -113,6 +120,7 @@ pub(super) const WALLS: &[CrateBoundary] = &[
         package: "vmpool-cli",
         ours: &[
             "vmpool-api",
+            "vmpool-autoscaler",
             "vmpool-controller",
             "vmpool-diskimage",
             "vmpool-engine",
@@ -125,6 +133,7 @@ pub(super) const WALLS: &[CrateBoundary] = &[
         package: "vmpool-webhook",
         ours: &[
             "vmpool-api",
+            "vmpool-autoscaler",
             "vmpool-decision",
             "vmpool-diskimage",
             "vmpool-engine",
@@ -136,7 +145,14 @@ pub(super) const WALLS: &[CrateBoundary] = &[
     },
     CrateBoundary {
         package: "vmpool-apiserver",
-        ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-platforms", "vmpool-runtime"],
+        ours: &[
+            "vmpool-api",
+            "vmpool-autoscaler",
+            "vmpool-engine",
+            "vmpool-feature-gates",
+            "vmpool-platforms",
+            "vmpool-runtime",
+        ],
         barred: &[],
     },
 ];

@@ -14,9 +14,10 @@ use super::sources::SourceTree;
 use crate::workspace::rust_files;
 
 /// The sources of the programs that users run.
-const FOLDERS: [&str; 15] = [
+const FOLDERS: [&str; 16] = [
     "apiserver/src",
     "cli/src",
+    "controller/autoscaler/src",
     "controller/decision/src",
     "controller/diskimage/src",
     "controller/dvp/src",

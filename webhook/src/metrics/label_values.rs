@@ -20,6 +20,8 @@ label_values!(
         Wrapper => "wrapper",
         /// A grant.
         Grant => "grant",
+        /// An autoscaler.
+        Autoscaler => "autoscaler",
         /// A machine or pool that names an image.
         References => "references",
         /// The instance type and the preference that the template of a pool names.

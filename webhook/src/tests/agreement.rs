@@ -48,6 +48,7 @@ const EQUIVALENTS: &[(&str, &[Rule])] = &[
     ("ttl must be longer than zero", &[Rule::BadTtl]),
     ("maxUnavailable must be a number of machines from 1", &[Rule::MaxUnavailable]),
     ("maxProtection must be a duration from 1m to 720h", &[Rule::MaxProtection]),
+    ("drain.timeout must be a duration from 0s to 24h", &[Rule::Drain]),
     ("maxProvisioning must be a number of machines from 1", &[Rule::MaxProvisioning]),
     ("revision must be the name of a stored revision", &[Rule::RevisionName]),
     ("a disk without a data source needs a size", &[Rule::DiskSize]),

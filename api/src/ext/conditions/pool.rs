@@ -59,6 +59,8 @@ pub mod reason {
         /// The phase of a pool that waits for a user action, as the reason of `Ready`, `Reconciling` and
         /// `Stalled`.
         BLOCKED = "Blocked";
+        /// The phase of a pool that has made no progress until its deadline. A user must remove the cause.
+        PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded";
         /// The phase of a pool whose controller repeats a failed write, or with machines that do not start.
         FAILING = "Failing";
         /// The phase of a pool in which the current template is not in effect in all machines.

@@ -32,6 +32,9 @@ pub struct VirtualMachinePoolSpec {
     /// Replaces machines that fail to start. Without it the controller replaces no machines; an empty object enables it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autohealing: Option<VirtualMachinePoolAutohealing>,
+    /// How machines with hooks end. A hook is an annotation of a machine with the prefix drain.vmpool.dev/. Before the controller deletes or restarts such a machine, it waits until all hooks are released. It overrides the annotation vmpool.dev/drain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<VirtualMachinePoolDrain>,
     /// How machines get the instance type and the preference that virtualMachineTemplate names. With Pin, all machines of a revision use one copy of each. With Expand, the controller writes both into the machines, which then name neither. With PerMember, KubeVirt makes a copy for each machine when it first sees the machine. It cannot change while the pool has machines. Without it Pin.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "instancetypePolicy")]
     pub instancetype_policy: Option<String>,
@@ -50,6 +53,9 @@ pub struct VirtualMachinePoolSpec {
     /// Whether the controller leaves the pool as it is. It creates, deletes and updates no machines while this is true. Without it false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
+    /// After how many seconds without progress the pool is stalled. The condition Stalled is then True, with the cause. Progress is a machine that became ready, was updated, created or deleted. The default is 600. It overrides the annotation vmpool.dev/progress-deadline-seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "progressDeadlineSeconds")]
+    pub progress_deadline_seconds: Option<i32>,
     /// Desired number of machines. Users, autoscalers and targeted removals change it; the controller does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
@@ -61,6 +67,9 @@ pub struct VirtualMachinePoolSpec {
     pub scale_in_strategy: Option<VirtualMachinePoolScaleInStrategy>,
     /// Selects the machines of the pool. It must match virtualMachineTemplate.metadata.labels, and it is immutable.
     pub selector: LabelSelector,
+    /// Standby machines, which are stopped and have disks. If a machine is missing, the controller starts one of them instead of creating a machine. No other field counts them. It overrides the annotation vmpool.dev/standby.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standby: Option<VirtualMachinePoolStandby>,
     /// Fields that this crate does not know. They are written as they were read.
     #[serde(flatten)]
     pub unknown_fields: BTreeMap<String, serde_json::Value>,
@@ -86,6 +95,17 @@ pub struct VirtualMachinePoolAutohealing {
     pub unknown_fields: BTreeMap<String, serde_json::Value>,
 }
 
+/// How machines with hooks end. A hook is an annotation of a machine with the prefix drain.vmpool.dev/. Before the controller deletes or restarts such a machine, it waits until all hooks are released. It overrides the annotation vmpool.dev/drain.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolDrain {
+    /// The longest time for which the controller waits for the hooks of a machine, a duration from 0s to 24h. The default is 10m. With 0s, it does not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
+    /// Fields that this crate does not know. They are written as they were read.
+    #[serde(flatten)]
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
+}
+
 /// Which names in the template get the ordinal of the machine at their end. The names of DataVolumes always get it.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachinePoolNameGeneration {
@@ -95,6 +115,9 @@ pub struct VirtualMachinePoolNameGeneration {
     /// Whether the names of Secrets with the metadata of cloud-init get the ordinal. Without it false. The annotation vmpool.dev/name-generation can replace it.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToMetaDataSecretRefs")]
     pub append_index_to_meta_data_secret_refs: Option<bool>,
+    /// Whether the names of ResourceClaims get the ordinal. Names of ResourceClaimTemplates stay. Without it false. The annotation vmpool.dev/name-generation can replace it.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToResourceClaimRefs")]
+    pub append_index_to_resource_claim_refs: Option<bool>,
     /// Whether the names of Secrets in volumes, also those for cloud-init, get the ordinal. Without it false.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToSecretRefs")]
     pub append_index_to_secret_refs: Option<bool>,
@@ -179,6 +202,22 @@ pub struct VirtualMachinePoolScaleInStrategyProactiveSelectionPolicySelectors {
     pub unknown_fields: BTreeMap<String, serde_json::Value>,
 }
 
+/// Standby machines, which are stopped and have disks. If a machine is missing, the controller starts one of them instead of creating a machine. No other field counts them. It overrides the annotation vmpool.dev/standby.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolStandby {
+    /// The desired number of standby machines.
+    pub replicas: i32,
+    /// Fields that this crate does not know. They are written as they were read.
+    #[serde(flatten)]
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
+    /// Whether a standby machine runs before it is stopped. With FirstReady, which is the default, it runs until it has been ready for warmUpDelay. With None, it is created stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "warmUp")]
+    pub warm_up: Option<String>,
+    /// How long a standby machine must have been ready before it is stopped, a duration from 0s to 1h. The default is 60s.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "warmUpDelay")]
+    pub warm_up_delay: Option<String>,
+}
+
 /// How the controller applies a changed template to existing machines. At most one field. Without it proactive.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachinePoolUpdateStrategy {
@@ -235,6 +274,9 @@ pub struct VirtualMachinePoolStatus {
     /// Name of the ControllerRevision with the current template.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "currentRevision")]
     pub current_revision: Option<String>,
+    /// Number of machines that drain: their guests finish their work before the controller deletes or restarts the machines. Absent if it is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "drainingReplicas")]
+    pub draining_replicas: Option<i32>,
     /// How many machines autohealing has replaced since the pool was created.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "healedReplicas")]
     pub healed_replicas: Option<i64>,
@@ -253,12 +295,18 @@ pub struct VirtualMachinePoolStatus {
     /// Number of machines whose condition Ready is True. Without it 0.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "readyReplicas")]
     pub ready_replicas: Option<i32>,
+    /// Number of standby machines that are stopped and have their disks.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "readyStandbyReplicas")]
+    pub ready_standby_replicas: Option<i32>,
     /// Number of machines, including those that are being deleted. Without it 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
     /// Number of machines whose VirtualMachine has the current template, and which need a restart to run with it.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "restartPendingReplicas")]
     pub restart_pending_replicas: Option<i32>,
+    /// Number of standby machines. No other counter contains them.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "standbyReplicas")]
+    pub standby_replicas: Option<i32>,
     /// Fields that this crate does not know. They are written as they were read.
     #[serde(flatten)]
     pub unknown_fields: BTreeMap<String, serde_json::Value>,

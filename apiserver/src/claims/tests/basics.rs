@@ -275,3 +275,18 @@ async fn a_claim_is_released_by_its_user_only() {
     assert_eq!(release(&world, &process, dry).await.code.as_u16(), 200);
     assert_eq!(claimed(&world), ["web-0"]);
 }
+
+#[tokio::test]
+async fn a_draining_machine_is_not_claimed() {
+    let world = running(1, 2);
+    let mark =
+        r#"{"id":"d","reason":"Rollout","since":"2026-01-01T00:00:00Z","deadline":"2026-01-01T00:10:00Z"}"#;
+    world.server.store(|store| {
+        store.edit_machine("web-0", |machine| {
+            machine["metadata"]["annotations"][vmpool_engine::draining::MARK] = json!(mark);
+        });
+    });
+    let process = world.process(1);
+    assert_eq!(machine(&claim(&world, &process, body("a")).await), "web-1");
+    assert_refused(&claim(&world, &process, body("b")).await, 409, "NoMachineAvailable");
+}

@@ -138,15 +138,12 @@ fn replace_in_text(text: &str, values: &BTreeMap<&str, &str>) -> Result<String> 
     let (mut replaced, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, after)) = rest.split_once("${") {
         replaced.push_str(before);
-        match after.split_once('}').filter(|(name, _)| is_name(name)) {
-            Some((name, end)) => {
-                replaced.push_str(find_value(name, values)?);
-                rest = end;
-            }
-            None => {
-                replaced.push_str("${");
-                rest = after;
-            }
+        if let Some((name, end)) = after.split_once('}').filter(|(name, _)| is_name(name)) {
+            replaced.push_str(find_value(name, values)?);
+            rest = end;
+        } else {
+            replaced.push_str("${");
+            rest = after;
         }
         if replaced.len() > MAX_TEXT_BYTES {
             bail!(

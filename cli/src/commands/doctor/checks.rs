@@ -1,5 +1,7 @@
 //! The checks.
 
+mod programs;
+
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::api::{Api, ListParams};
@@ -8,12 +10,15 @@ use vmpool_engine::ParsedPool;
 use vmpool_engine::condition::{ConditionReason, ConditionType};
 use vmpool_platforms::{ApiObject, ClientPlatform, OtherController, PlatformName, with_platform};
 
+use self::programs::{check_programs, lacks_aggregated_api};
 use super::finding::{CheckFinding, CheckVerdict};
-use super::probes::{probe_aggregated_api, probe_pool_webhook, probe_scale_webhook};
+use super::probes::{
+    finding_without_aggregated_api, probe_aggregated_api, probe_pool_webhook, probe_scale_webhook,
+};
 use super::rights::check_user_rights;
 use crate::cluster::{UserClusterClient, full_name};
 use crate::explain::describe_kube_error;
-use crate::installation::{PART_OF, labeled_version, list_deployments};
+use crate::installation::{PART_OF, list_deployments};
 use crate::leader::{LEASE, LeaderState, read_leader_state};
 use crate::phase::{PublishedPhase, read_published_phase};
 use crate::pool::decode_pool;
@@ -41,11 +46,13 @@ pub(super) async fn run_all_checks(cluster: &UserClusterClient, system: &str) ->
             "install the chart of vmpool, which contains the CustomResourceDefinition, or KubeVirt",
         ));
     }
+    let deployments = list_deployments(cluster, system).await;
+    let has_aggregated_api = deployments.as_ref().map_or(true, |found| !lacks_aggregated_api(found));
     for name in served {
-        with_platform!(name, P => check_platform::<P>(cluster, system, &mut findings).await);
+        with_platform!(name, P => check_platform::<P>(cluster, system, has_aggregated_api, &mut findings).await);
     }
     findings.push(check_webhook(cluster).await);
-    findings.push(check_programs(cluster, system).await);
+    findings.push(check_programs(system, &deployments));
     findings.push(check_leader_lease(cluster, system).await);
     findings
 }
@@ -77,6 +84,7 @@ async fn is_resource_served<K: ApiObject>(cluster: &UserClusterClient) -> bool {
 async fn check_platform<P: ClientPlatform>(
     cluster: &UserClusterClient,
     system: &str,
+    has_aggregated_api: bool,
     findings: &mut Vec<CheckFinding>,
 ) {
     let title = P::TITLE;
@@ -94,7 +102,11 @@ async fn check_platform<P: ClientPlatform>(
             "install the platform: the controller cannot create machines without it",
         ));
     }
-    findings.push(probe_aggregated_api::<P>(cluster).await);
+    if has_aggregated_api {
+        findings.push(probe_aggregated_api::<P>(cluster).await);
+    } else {
+        findings.push(finding_without_aggregated_api(P::TITLE));
+    }
     findings.push(probe_pool_webhook::<P>(cluster, system).await);
     findings.extend(probe_scale_webhook::<P>(cluster, system).await);
     findings.push(check_user_rights::<P>(cluster).await);
@@ -227,67 +239,6 @@ async fn check_webhook(cluster: &UserClusterClient) -> CheckFinding {
         CheckVerdict::Failed,
         format!("no CA in {}: the API server rejects writes of pools", without_ca.join(", ")),
         "check the logs of vmpool-webhook, or cert-manager",
-    )
-}
-
-/// Whether the programs run, all with the version of the plugin.
-async fn check_programs(cluster: &UserClusterClient, system: &str) -> CheckFinding {
-    const CHECK: &str = "programs";
-    let deployments = match list_deployments(cluster, system).await {
-        Ok(deployments) => deployments,
-        Err(error) => {
-            return CheckFinding::unknown(
-                CHECK,
-                &format!("listing deployments in namespace {system}"),
-                &error,
-            );
-        }
-    };
-    if deployments.is_empty() {
-        return CheckFinding::new(
-            CHECK,
-            CheckVerdict::Warning,
-            format!("namespace {system} has no deployments of the chart"),
-            "set --system-namespace to the namespace of the release",
-        );
-    }
-    let own = env!("CARGO_PKG_VERSION");
-    let (mut down, mut versions) = (Vec::new(), Vec::new());
-    for deployment in &deployments {
-        let name = deployment.metadata.name.clone().unwrap_or_default();
-        let available =
-            deployment.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default();
-        if available == 0 {
-            down.push(name.clone());
-        }
-        let version = labeled_version(&deployment.metadata);
-        if version != own {
-            versions.push(format!("{name} {version}"));
-        }
-    }
-    if !down.is_empty() {
-        let what = format!("without an available replica: {}", down.join(", "));
-        return CheckFinding::new(
-            CHECK,
-            CheckVerdict::Failed,
-            what,
-            format!("run `kubectl get pods -n {system}`"),
-        );
-    }
-    if !versions.is_empty() {
-        let what = format!("the plugin has version {own}, and other versions run: {}", versions.join(", "));
-        return CheckFinding::new(
-            CHECK,
-            CheckVerdict::Warning,
-            what,
-            "use the plugin of the installed release",
-        );
-    }
-    CheckFinding::new(
-        CHECK,
-        CheckVerdict::Ok,
-        format!("{} deployments of version {own} are available", deployments.len()),
-        "",
     )
 }
 

@@ -200,6 +200,16 @@ async fn probe_claim<P: ClientPlatform>(cluster: &UserClusterClient) -> ProbeOut
     }
 }
 
+/// The finding about an installation without the aggregated API server.
+pub(super) fn finding_without_aggregated_api(title: &str) -> CheckFinding {
+    CheckFinding::new(
+        &format!("{title} API service"),
+        CheckVerdict::Warning,
+        "not installed, so `remove`, `claim` and `release` do not work, and nothing expands machines and pools",
+        "set apiserver.enabled=true in the values of the chart if you need them",
+    )
+}
+
 fn finding_of_aggregated_api(
     check: &str,
     group_version: &str,

@@ -63,7 +63,10 @@ fn a_list_of_all_namespaces_names_them() {
 #[test]
 fn a_wide_list_has_generations_and_messages() {
     let text = plain_table(ListScope::Namespace, true);
-    assert!(text.lines().next().is_some_and(|line| line.ends_with("AGE  OBSERVED  MESSAGE")), "{text}");
+    assert!(
+        text.lines().next().is_some_and(|line| line.ends_with("AGE  DRAINING  OBSERVED  MESSAGE")),
+        "{text}"
+    );
     assert!(text.contains(" 4/4       2 of 3 machines are ready\n"), "{text}");
     assert!(text.contains(" 3/4 "), "{text}");
 }
@@ -107,7 +110,7 @@ fn an_entry_has_the_counters_and_the_phase_of_the_status() {
             }],
         },
     });
-    let entry = pool_list_entry::<Dvp>(&stored, Some(&[])).unwrap();
+    let entry = pool_list_entry::<Dvp>(&stored, Some(&[]), Timestamp::UNIX_EPOCH).unwrap();
     let expected = PoolListEntry {
         namespace: "team".into(),
         name: "web".into(),
@@ -118,6 +121,7 @@ fn an_entry_has_the_counters_and_the_phase_of_the_status() {
         ready: Some(2),
         updated: None,
         protected: Some(0),
+        draining: Some(0),
         phase: "Scaling".into(),
         observed: false,
         unobserved_since: None,

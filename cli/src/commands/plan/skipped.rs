@@ -52,7 +52,9 @@ fn is_blocker(preview: &Preview, machine: &Machine) -> bool {
 fn surplus_deletions(preview: &Preview) -> BTreeSet<Uid> {
     let actions = preview.next.actions.iter().chain(&preview.later.actions);
     let deleted = actions.filter_map(|action| {
-        let PoolAction::Delete { machine, reason: DeleteReason::Surplus } = action else { return None };
+        let PoolAction::Delete { machine, reason: DeleteReason::Surplus { .. } } = action else {
+            return None;
+        };
         Some(machine.uid.clone())
     });
     deleted.collect()

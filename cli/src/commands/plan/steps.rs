@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 use vmpool_controller::Preview;
 use vmpool_engine::model::{Naming, Restarts};
-use vmpool_engine::plan::{DeleteReason, DiskDeleteReason, Disruption};
+use vmpool_engine::plan::{DeleteReason, DiskDeleteReason, Disruption, SurplusRule};
 use vmpool_engine::protection::timestamp_text;
 use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::{Plan, PoolAction};
@@ -148,7 +148,13 @@ fn describe_step(preview: &Preview, action: &PoolAction, effects: &TemplateEffec
 
 fn delete_reason(preview: &Preview, reason: DeleteReason) -> String {
     match reason {
-        DeleteReason::Surplus => {
+        DeleteReason::Surplus { rule: SurplusRule::Draining } => {
+            "surplus, draining machines first".to_owned()
+        }
+        DeleteReason::Surplus { rule: SurplusRule::NeverReady } => {
+            "surplus, machines that have not been ready first".to_owned()
+        }
+        DeleteReason::Surplus { rule: SurplusRule::Policy } => {
             format!("surplus, {}", preview.pool.scale_down_policy.description())
         }
         DeleteReason::StandbySurplus => "the pool has more standby machines than standby.replicas".to_owned(),

@@ -15,7 +15,8 @@ use vmpool_engine::{Disk, Machine, ParsedPool, Pool};
 use vmpool_platforms::{ClientPlatform, InstanceOf, Instances, MachineStorage, VolumeOf};
 
 use super::view::{
-    ActivityStatus, DiskOverview, MachineOverview, PoolOverview, ProtectionStatus, PublishedCounters,
+    ActivityStatus, DiskOverview, DrainStatus, MachineOverview, PoolOverview, ProtectionStatus,
+    PublishedCounters,
 };
 use super::volumes::list_volume_overviews;
 use crate::cluster::{ListScope, UserClusterClient, name_of};
@@ -79,6 +80,7 @@ fn pool_overview<P: ClientPlatform>(pool: &ParsedPool, stored: &Value) -> PoolOv
         ready: summary.map_or_else(|| count("readyReplicas"), |summary| summary.ready),
         updated: summary.map_or_else(|| count("updatedReplicas"), |summary| summary.updated),
         restart_pending: summary.map_or(0, |summary| summary.restart_pending),
+        draining: summary.map_or(0, |summary| summary.draining),
         revision: summary.map(|summary| summary.revision.to_string()).unwrap_or_default(),
         paused: P::is_paused(pool),
         state: read_published_phase(pool).map(|published| published.phase).unwrap_or_default(),
@@ -151,6 +153,7 @@ fn add_machines<P: ClientPlatform>(
     status.published = (published != present).then_some(published);
     status.updated = summary.updated;
     status.restart_pending = summary.restart_pending;
+    status.draining = summary.draining;
     status.revision = summary.revision.to_string();
     status.blocked = preview.next.blockers.iter().map(ToString::to_string).collect();
     let disks: HashMap<&str, &Disk> = preview.disks.iter().map(|disk| (&*disk.id.name, &**disk)).collect();
@@ -206,6 +209,7 @@ fn machine_overview(pool: &Pool, machine: &Machine) -> MachineOverview {
         current: KnownCurrentRevision::of_pool(pool).is_of(machine) == Some(true),
         revision: machine.effective_revision().map(ToString::to_string),
         restart_pending: machine.restart_pending,
+        drain: DrainStatus::of(machine),
         created: Some(machine.created),
         problem: machine.problem.as_ref().map(ToString::to_string),
         ..MachineOverview::default()

@@ -4,9 +4,11 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use vmpool_engine::condition::ConditionReason;
+use vmpool_engine::protection::timestamp_text;
 
 use super::view::{
-    ActivityStatus, DiskOverview, MachineOverview, PoolOverview, ProtectionStatus, PublishedCounters,
+    ActivityStatus, DiskOverview, DrainStatus, MachineOverview, PoolOverview, ProtectionStatus,
+    PublishedCounters,
 };
 use crate::age::format_age;
 use crate::observation::describe_earlier_phase;
@@ -148,6 +150,9 @@ fn render_pool_header(status: &PoolOverview) -> String {
     if status.restart_pending > 0 {
         let _ = write!(text, ", {} need a restart", status.restart_pending);
     }
+    if status.draining > 0 {
+        let _ = write!(text, ", {} draining", status.draining);
+    }
     text.push('\n');
     if let Some(PublishedCounters { replicas, ready }) = status.published {
         let _ = writeln!(
@@ -219,6 +224,7 @@ fn machine_row(machine: &MachineOverview, now: Timestamp) -> Vec<Cell> {
         notes.push("needs a restart".to_owned());
     }
     notes.extend(machine.problem.clone());
+    notes.extend(machine.drain.as_ref().map(describe_drain));
     notes.extend(machine.protection.as_ref().map(|protection| describe_protection(protection, now)));
     vec![
         machine.name.clone().into(),
@@ -229,6 +235,18 @@ fn machine_row(machine: &MachineOverview, now: Timestamp) -> Vec<Cell> {
         machine.addresses.join(",").into(),
         Cell::toned(notes.join("; "), Tone::Notice),
     ]
+}
+
+/// The drain of a machine in one sentence.
+fn describe_drain(drain: &DrainStatus) -> String {
+    let mut text = format!("drains before {}", drain.step);
+    if !drain.hooks.is_empty() {
+        let _ = write!(text, ", waits for {}", drain.hooks.join(", "));
+    }
+    if let Some(deadline) = drain.deadline {
+        let _ = write!(text, ", until {}", timestamp_text(deadline));
+    }
+    text
 }
 
 /// The protection of a machine in one sentence.

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use vmpool_engine::Machine;
 
 use crate::leader::LeaderState;
 use crate::observation::UnobservedSpec;
@@ -32,6 +33,8 @@ pub(super) struct PoolOverview {
     pub(super) updated: usize,
     /// Machines that need a restart to apply the current revision.
     pub(super) restart_pending: usize,
+    /// Machines that drain.
+    pub(super) draining: usize,
     /// The current revision.
     pub(super) revision: String,
     /// Whether the pool or its rollout is paused.
@@ -80,6 +83,7 @@ pub(super) struct MachineOverview {
     /// Why it does not start.
     pub(super) problem: Option<String>,
     pub(super) protection: Option<ProtectionStatus>,
+    pub(super) drain: Option<DrainStatus>,
 }
 
 /// The protection of a machine.
@@ -99,6 +103,27 @@ pub(super) struct ProtectionStatus {
 impl From<ShownProtection> for ProtectionStatus {
     fn from(ShownProtection { until, by, reason, claim }: ShownProtection) -> Self {
         Self { until, by, reason, claimed: claim.is_some(), id: claim }
+    }
+}
+
+/// The drain of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct DrainStatus {
+    /// The step that follows.
+    pub(super) step: &'static str,
+    /// When the step follows although hooks are not released.
+    pub(super) deadline: Option<Timestamp>,
+    /// The hooks that are not released.
+    pub(super) hooks: Vec<String>,
+}
+
+impl DrainStatus {
+    /// The drain of the machine; `None` if it is not draining.
+    pub(super) fn of(machine: &Machine) -> Option<Self> {
+        let draining = machine.draining.as_deref()?;
+        let mark = draining.mark.as_ref()?;
+        let hooks = draining.unreleased(&mark.id).map(ToString::to_string).collect();
+        Some(Self { step: mark.reason.step(), deadline: Some(mark.deadline), hooks })
     }
 }
 

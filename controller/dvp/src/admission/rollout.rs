@@ -8,6 +8,9 @@ use vmpool_api::names::is_dns_label;
 use vmpool_api::{Share, ShareError, annotations};
 use vmpool_engine::admission::{RefusalCollector, Warning};
 use vmpool_engine::draining::{DRAIN, DRAIN_FIELD, parse_drain};
+use vmpool_engine::progress::{
+    PROGRESS_DEADLINE, PROGRESS_DEADLINE_FIELD, parse_progress_deadline, parse_progress_deadline_text,
+};
 use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
 use vmpool_engine::scale_up::provisioning_limit::{
     MAX_PROVISIONING, MAX_PROVISIONING_FIELD, describe_share_error,
@@ -161,6 +164,23 @@ const PROTECTION: AnnotatedField = AnnotatedField {
 const NO_MAXIMUM: &str = "it is not a duration from 1m to 720h";
 const MAXIMA: &str = "use for example 24h, or remove it";
 
+const DEADLINE: AnnotatedField = AnnotatedField {
+    path: &[PROGRESS_DEADLINE_FIELD],
+    annotation: PROGRESS_DEADLINE,
+    rule: Rule::ProgressDeadline,
+    annotation_rule: Rule::ProgressDeadline,
+    validate_field: |value| {
+        parse_progress_deadline(value).is_err().then(|| InvalidValue::new(NO_DEADLINE, DEADLINES))
+    },
+    // One spelling of each number.
+    parse_annotation: |text| match parse_progress_deadline_text(text) {
+        Ok(deadline) => Ok(Value::from(deadline.as_secs())),
+        Err(_) => Err(InvalidValue::new(NO_DEADLINE, DEADLINES)),
+    },
+};
+const NO_DEADLINE: &str = "it is not a whole number of seconds from 1";
+const DEADLINES: &str = "use for example 1800, or remove it";
+
 const PROVISIONING: AnnotatedField = AnnotatedField {
     path: &[MAX_PROVISIONING_FIELD],
     annotation: MAX_PROVISIONING,
@@ -171,7 +191,10 @@ const PROVISIONING: AnnotatedField = AnnotatedField {
 };
 
 fn limit_error(error: &ShareError) -> InvalidValue {
-    InvalidValue::new(describe_share_error(error), "use a number from 1, or 1% to 100%, or remove it")
+    InvalidValue::new(
+        describe_share_error(error),
+        "use a number of machines from 1, or 1% to 100%, or remove it",
+    )
 }
 
 const DRAINING: AnnotatedField = AnnotatedField {
@@ -238,8 +261,17 @@ fn check_standby_start(old: Option<ReviewedPool<'_>>, new: ReviewedPool<'_>, fou
     }
 }
 
-const ANNOTATED_FIELDS: [AnnotatedField; 8] =
-    [MAX_UNAVAILABLE, PAUSED, REVISION, HISTORY, PROTECTION, PROVISIONING, DRAINING, STANDBY_MACHINES];
+const ANNOTATED_FIELDS: [AnnotatedField; 9] = [
+    MAX_UNAVAILABLE,
+    PAUSED,
+    REVISION,
+    HISTORY,
+    PROTECTION,
+    PROVISIONING,
+    DRAINING,
+    DEADLINE,
+    STANDBY_MACHINES,
+];
 
 /// The pinned revision.
 pub(super) fn pinned_revision(pool: ReviewedPool<'_>) -> Option<String> {

@@ -57,9 +57,10 @@ rules! {
     machines than replicas";
     EmptiedPool "W17" Warning Update "replicas does not go to zero";
     MaxProtection "W24" Invalid Rollout "maxProtection is a duration from 1m to 720h";
+    ProgressDeadline "W28" Invalid Rollout "progressDeadlineSeconds is a number of seconds from 1";
     MaxProvisioning "W26" Invalid Rollout "maxProvisioning is a number from 1, or a percentage from 1% to 100%";
     Drain "W27" Invalid Rollout "drain.timeout is a duration from 0s to 24h";
-    Standby "W28" Invalid Rollout "standby has a number of machines and known settings, and its template starts \
+    Standby "W29" Invalid Rollout "standby has a number of machines and known settings, and its template starts \
     machines by itself";
     RolloutAnnotation "W18" Invalid Rollout "Annotations of the rollout have values that their fields could have";
     RolloutContradiction "W19" Warning Rollout "Annotations of the rollout do not contradict their fields";

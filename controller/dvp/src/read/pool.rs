@@ -10,6 +10,7 @@ use vmpool_engine::condition::StatusCondition;
 use vmpool_engine::draining;
 use vmpool_engine::limits;
 use vmpool_engine::model::{ObjectId, PoolDiskTemplate, PublishedStatus, ScaleDownPolicy};
+use vmpool_engine::progress::read_progress_deadline;
 use vmpool_engine::protection;
 use vmpool_engine::revisions::{Fingerprint, RevisionId};
 use vmpool_engine::scale_down::removal::RemovalRecord;
@@ -79,6 +80,11 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         object.metadata.annotations.as_ref(),
         &mut invalid_settings,
     );
+    let progress_deadline = read_progress_deadline(
+        &spec.progress_deadline_seconds,
+        object.metadata.annotations.as_ref(),
+        &mut invalid_settings,
+    );
     let max_provisioning = read_max_provisioning(
         &spec.max_provisioning,
         object.metadata.annotations.as_ref(),
@@ -101,6 +107,7 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         desired,
         scale_down_policy: if validation_errors.is_empty() { policy } else { ScaleDownPolicy::Explicit },
         max_protection,
+        progress_deadline,
         max_provisioning,
         standby: standby_settings,
         storage_classes: read_storage_classes(spec),
@@ -236,6 +243,7 @@ fn published_status(status: &DvpPoolStatus, pool: &ObjectId) -> PublishedStatus 
             available: status.ready_replicas?,
             updated: status.updated_replicas?,
             restart_pending: status.restart_pending_replicas?,
+            draining: status.draining_replicas.unwrap_or_default(),
             next_number: status.next_machine_number,
             healed: 0,
             revision: RevisionId::from(status.desired_template_hash.as_deref()?),

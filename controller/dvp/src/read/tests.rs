@@ -127,6 +127,22 @@ fn each_setting_that_cannot_be_read_takes_its_safe_value() {
 }
 
 #[rstest]
+#[case::none(json!({}), json!({}), 600, 0)]
+#[case::field(json!({ "progressDeadlineSeconds": 3 }), json!({}), 3, 0)]
+#[case::annotation(json!({}), json!({ "vmpool.dev/progress-deadline-seconds": "7" }), 7, 0)]
+#[case::unreadable(json!({ "progressDeadlineSeconds": "soon" }), json!({}), 600, 1)]
+fn the_progress_deadline_is_read(
+    #[case] spec: Value,
+    #[case] annotations: Value,
+    #[case] seconds: u64,
+    #[case] messages: usize,
+) {
+    let pool = pool(&spec, &annotations);
+    assert_eq!(pool.progress_deadline.as_secs(), seconds);
+    assert_eq!(pool.invalid_settings.len(), messages);
+}
+
+#[rstest]
 #[case::none(json!({}), json!({}), None)]
 #[case::field(json!({ "maxProvisioning": 3 }), json!({}), Some(ProvisioningLimit::Machines(3)))]
 #[case::annotation(

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::disk_names::free_name;
-use crate::ids::ObjectId;
+use crate::ids::{ObjectId, hash_bytes};
 use crate::model::{DiskDraft, DiskSource, Lifetime, Machine, Naming, PoolDiskTemplate};
 use crate::plan::blocker::Blocker;
 use crate::plan::observed::ObservedPool;
@@ -245,10 +245,7 @@ impl<'a> FreeDisks<'a> {
             Naming::Random => self.namer.number_of(name),
             Naming::Ordinal => name.rsplit_once('-').and_then(|(_, ordinal)| ordinal.parse().ok()),
         };
-        let scattered = || {
-            let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-            name.bytes().fold(0xcbf2_9ce4_8422_2325, hash) % SUFFIXES
-        };
+        let scattered = || hash_bytes(name.bytes()) % SUFFIXES;
         Recipient { name, number: issued.unwrap_or_else(scattered) }
     }
 }

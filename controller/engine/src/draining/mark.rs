@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use vmpool_api::annotations;
 
-use crate::ids::Uid;
+use crate::ids::{Uid, hash_bytes};
 use crate::protection::{CLOCK_SKEW, time_after};
 
 /// On machines: the drain, as JSON. Only the controller writes it.
@@ -63,7 +63,7 @@ pub struct DrainMark {
 impl DrainMark {
     /// The mark of a drain that begins now.
     pub fn begin(machine: &Uid, reason: DrainReason, now: Timestamp, timeout: Duration) -> Self {
-        let id = format!("{:016x}", identity(machine, now));
+        let id = format!("{:016x}", drain_number(machine, now));
         Self { id, reason, since: now, deadline: time_after(now, timeout) }
     }
 
@@ -84,16 +84,15 @@ impl DrainMark {
         self.deadline.min(time_after(self.since.min(now), timeout))
     }
 
-    /// Whether no controller wrote it: it began further in the future than two clocks may differ. Its deadline
-    /// would move with the time, so the controller writes another mark.
-    pub(super) fn is_forged(&self, now: Timestamp) -> bool {
+    /// Whether no controller wrote it: it began further in the future than two clocks may differ. Its
+    /// deadline would move with the time, so the controller writes another mark.
+    pub(crate) fn is_forged(&self, now: Timestamp) -> bool {
         self.since > time_after(now, CLOCK_SKEW)
     }
 }
 
 /// A number that differs between two drains of one machine.
-fn identity(machine: &Uid, now: Timestamp) -> u64 {
-    let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+fn drain_number(machine: &Uid, now: Timestamp) -> u64 {
     let time = now.as_nanosecond().to_be_bytes();
-    machine.as_str().bytes().chain(time).fold(0xcbf2_9ce4_8422_2325, hash)
+    hash_bytes(machine.as_str().bytes().chain(time))
 }

@@ -20,7 +20,7 @@ mod setting;
 pub(crate) use budget::is_draining_for_rollout;
 pub use hooks::{DrainHook, Draining, HOOK_PREFIX, MOST_HOOKS};
 pub use mark::{DrainMark, DrainReason, MARK};
-pub(crate) use planner::DrainPlanner;
+pub(crate) use planner::{DrainPlanner, plan_drains};
 pub use setting::{
     DEFAULT_TIMEOUT, DRAIN, DRAIN_FIELD, DrainSettingError, LONGEST_TIMEOUT, parse_drain, read_drain,
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::draining::{DrainMark, Draining};
+use crate::draining::{DrainMark, DrainReason, Draining};
 use crate::ids::{ObjectId, Uid};
 use crate::membership::owner::Owner;
 use crate::protection::Protection;
@@ -106,8 +106,8 @@ pub struct Instance {
     pub live: LiveParts,
     /// Why its guest does not have all of its spec yet, in the words of the platform; `None` if it has.
     pub pending_update: Option<Arc<str>>,
-    /// Whether its guest has shut down by itself. The platform keeps such an instance until the machine starts
-    /// again or is deleted.
+    /// Whether its guest has shut down by itself. The platform keeps such an instance until the machine
+    /// starts again or is deleted.
     pub ended: bool,
     /// Whether its guest runs and is ready.
     pub ready: bool,
@@ -320,14 +320,33 @@ impl Machine {
         self.draining.as_ref()?.mark.as_ref()
     }
 
-    /// Whether its guest runs and a hook holds up its deletion and its restart: its drain has not begun, or
-    /// waits. `timeout` is the setting of its pool.
+    /// Whether its guest runs, or has run, and a hook holds up its deletion and its restart: its drain has
+    /// not begun, or waits. `timeout` is the setting of its pool.
     pub fn must_drain(&self, now: Timestamp, timeout: Duration) -> bool {
         let holds = |draining: &Draining| {
             !draining.hooks.is_empty()
                 && (draining.mark.is_none() || draining.waiting_mark(now, timeout).is_some())
         };
-        self.runs() && !timeout.is_zero() && self.draining.as_deref().is_some_and(holds)
+        let has_work = !self.is_off() && (self.runs() || self.been_ready);
+        has_work && !timeout.is_zero() && self.draining.as_deref().is_some_and(holds)
+    }
+
+    /// Whether the controller may write this mark now. Another mark stays, because the owners of hooks may
+    /// have read its id. An accepted removal drains its target although it became protected.
+    pub fn may_begin_drain(&self, mark: &DrainMark, now: Timestamp) -> bool {
+        let Some(draining) = self.draining.as_deref() else { return false };
+        let is_protected = self.is_protected(now) && mark.reason != DrainReason::TargetedRemoval;
+        !self.terminating
+            && !is_protected
+            && !draining.hooks.is_empty()
+            && draining.mark.as_ref().is_none_or(|mark| mark.is_forged(now))
+    }
+
+    /// Whether the controller may remove the mark, so that clients can use the machine again. If the owner of
+    /// a hook has released the machine meanwhile, its agent may have stopped.
+    pub fn may_end_drain(&self, now: Timestamp) -> bool {
+        let Some(draining) = self.draining.as_deref() else { return false };
+        draining.mark.is_some() && (self.is_protected(now) || !draining.is_released_by_owner())
     }
 
     /// Whether a user has stopped it, so that it needs nothing until it is started, and its deletion stops no
@@ -336,8 +355,8 @@ impl Machine {
         self.activity == MachineActivity::Stopped && self.instance.is_none()
     }
 
-    /// Whether its deletion stops no guest: a user has stopped it, or its guest has shut down by itself and the
-    /// platform does not start it again.
+    /// Whether its deletion stops no guest: a user has stopped it, or its guest has shut down by itself and
+    /// the platform does not start it again.
     pub(crate) fn runs_no_guest(&self) -> bool {
         let has_ended = self.instance.as_ref().is_some_and(|instance| instance.ended);
         self.is_off() || self.activity == MachineActivity::Stopped && has_ended

@@ -13,6 +13,7 @@ use crate::ids::ObjectId;
 use crate::model::disk::{Disk, DiskState};
 use crate::model::exclusion::Exclusion;
 use crate::model::machine::{Machine, Selectable};
+use crate::progress;
 use crate::protection;
 use crate::revisions::{Fingerprint, RevisionCopies, RevisionId, TemplateParts, UsedCopy};
 use crate::scale_down::policy::ScaleDownPolicy;
@@ -380,6 +381,8 @@ pub struct PoolSpec {
     pub autohealing: Option<AutohealingPolicy>,
     /// The longest time for which a machine can be protected.
     pub max_protection: Duration,
+    /// After how long without progress the pool is stalled.
+    pub progress_deadline: Duration,
     /// How many machines may provision at the same time; `None` for any number.
     pub max_provisioning: Option<ProvisioningLimit>,
     /// Its standby machines; `None` if the setting cannot be read, so that the controller leaves them.
@@ -443,6 +446,7 @@ impl PoolSpec {
             finalizer: Finalizer::default(),
             autohealing: None,
             max_protection: protection::DEFAULT_MAXIMUM,
+            progress_deadline: progress::DEFAULT_DEADLINE,
             max_provisioning: None,
             standby: Some(StandbySettings::NONE),
             storage_classes: Arc::default(),
@@ -552,8 +556,8 @@ impl Pool {
         self.rollout.paused || self.revision.held
     }
 
-    /// Whether an update to the current revision may make the platform restart the guest of the machine without
-    /// an approval.
+    /// Whether an update to the current revision may make the platform restart the guest of the machine
+    /// without an approval.
     pub fn may_restart_for_update(&self, machine: &Machine) -> bool {
         let keeps_guest = || {
             matches!(
@@ -625,6 +629,8 @@ pub struct StatusSummary {
     pub updated: usize,
     /// Live machines with the current revision that need a restart.
     pub restart_pending: usize,
+    /// Live machines that drain.
+    pub draining: usize,
     /// The machine number from which a new leader goes on; `None` if the platform names machines by ordinals,
     /// or if the definition of pools does not keep it.
     pub next_number: Option<u64>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::draining::DrainMark;
+use crate::draining::{DrainMark, DrainReason};
 use crate::failure::FailureReason;
 use crate::ids::{ObjectId, Uid};
 use crate::model::{DiskAnnotations, DiskDraft, Draft};
@@ -263,7 +263,10 @@ pub enum Disruption {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeleteReason {
     /// The pool has more machines than desired.
-    Surplus,
+    Surplus {
+        /// Which rule chose it.
+        rule: SurplusRule,
+    },
     /// It is the target of an accepted targeted removal.
     Targeted {
         /// Whether it is deleted in any state, without a drain.
@@ -283,6 +286,17 @@ pub enum DeleteReason {
     /// Another standby machine is created in its place, because it does not warm up, or because the template
     /// needs other disks.
     StandbyReplaced,
+}
+
+/// The rule that chose a surplus machine, the first one that applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SurplusRule {
+    /// It drains.
+    Draining,
+    /// It has not been ready.
+    NeverReady,
+    /// The scale-down policy of the pool.
+    Policy,
 }
 
 /// Why a disk of the pool is deleted.
@@ -393,6 +407,11 @@ impl PoolAction {
             | Self::DeleteCopy { .. }
             | Self::RemovePoolFinalizer => ApplyStage::CleanUp,
         }
+    }
+
+    /// Whether it begins a drain for this step.
+    pub(crate) fn begins_drain_for(&self, reason: DrainReason) -> bool {
+        matches!(self, Self::BeginDrain { mark, .. } if mark.reason == reason)
     }
 
     /// Whether it deletes a machine that the controller creates again.

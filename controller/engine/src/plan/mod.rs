@@ -42,12 +42,14 @@ pub use crate::healing::start_failures::StartFailures;
 pub use crate::rollout::attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
 pub use crate::rollout::overridden::{FieldPaths, OverriddenFields};
 pub use crate::rollout::requested_restarts::RequestedRestarts;
-pub use action::{ApplyStage, DeleteReason, DiskDeleteReason, Disruption, PoolAction, WantedWrites};
+pub use action::{
+    ApplyStage, DeleteReason, DiskDeleteReason, Disruption, PoolAction, SurplusRule, WantedWrites,
+};
 pub use blocker::{Blocker, LimitedProvisioning, ProtectedStep, ProvisioningScope};
 pub use observed::{
     COLLECTION_GRACE, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot, START_TIMEOUT, mark_superseded,
 };
-pub use result::{ExpiredDrain, Plan};
+pub use result::{FinishedDrain, Plan};
 
 /// Decides what to write. If the pool has converged, the plan is empty.
 ///
@@ -83,7 +85,7 @@ pub fn plan_pass(observed: &ObservedPool<'_>) -> Plan {
     refill::plan_refill(observed, &mut free_disks, repairs, &mut plan);
     rollout::plan_rollout(observed, &mut free_disks, &mut drains, &mut plan);
     restart::plan_restarts(observed, &mut drains, &mut plan);
-    drains.plan_drains(&mut plan);
+    draining::plan_drains(drains, &mut plan);
     loss_limits::keep_irreplaceable(observed, &mut plan);
     loss_limits::limit_disks(observed, &mut plan);
     disk_collection::plan_disk_collection(observed, &free_disks, &mut plan);

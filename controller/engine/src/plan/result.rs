@@ -1,11 +1,13 @@
 //! The result of planning: actions, blockers, and the time of the next pass.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::action::{ApplyStage, DeleteReason, PoolAction, WantedWrites};
 use super::blocker::Blocker;
 use super::observed::ObservedPool;
+use crate::draining::DrainReason;
 use crate::failure::{FailureReason, PoolFailure};
 use crate::ids::Uid;
 
@@ -25,17 +27,19 @@ pub struct Plan {
     /// Disks that are neither free nor in use yet, for example a disk that a deleted machine still mounts.
     /// [`PassMemory::await_disks`](crate::PassMemory::await_disks) records since when.
     pub awaited: Vec<Arc<str>>,
-    /// The machines whose drains reached their deadlines.
-    pub expired_drains: Vec<ExpiredDrain>,
+    /// The drained machines whose steps the plan contains.
+    pub finished_drains: Vec<FinishedDrain>,
 }
 
-/// A machine whose step follows although hooks are not released, because the deadline of its drain has passed.
+/// The drain of a machine whose step follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExpiredDrain {
+pub struct FinishedDrain {
     /// The machine.
     pub machine: Arc<str>,
-    /// The hooks that are not released.
+    /// The hooks that are not released, because the deadline has passed. Otherwise empty.
     pub hooks: Vec<Arc<str>>,
+    /// How long the machine drained.
+    pub lasted: Duration,
 }
 
 /// Which part of the necessary repairs a plan contains.
@@ -97,17 +101,20 @@ impl Plan {
         })
     }
 
-    /// Whether the plan deletes surplus machines. If so, the controller must first list the machines live,
-    /// call [`PoolSnapshot::count_live`](super::PoolSnapshot::count_live) and plan again. Otherwise a machine
-    /// that another client has just deleted, and that the snapshot still shows, would count as one that
-    /// stays.
+    /// Whether the plan deletes surplus machines, or begins to drain them. If so, the controller must first
+    /// list the machines live, call [`PoolSnapshot::count_live`](super::PoolSnapshot::count_live) and plan
+    /// again. Otherwise a machine that another client has just deleted, and that the snapshot still shows,
+    /// would count as one that stays.
     pub fn deletes_surplus(&self) -> bool {
         let mut actions = self.actions.iter();
         actions.any(|action| {
             matches!(
                 action,
-                PoolAction::Delete { reason: DeleteReason::Surplus | DeleteReason::StandbySurplus, .. }
-            )
+                PoolAction::Delete {
+                    reason: DeleteReason::Surplus { .. } | DeleteReason::StandbySurplus,
+                    ..
+                }
+            ) || action.begins_drain_for(DrainReason::ScaleDown)
         })
     }
 
@@ -124,9 +131,24 @@ impl Plan {
             !(matches!(
                 action,
                 PoolAction::Create { .. } | PoolAction::Activate { .. } | PoolAction::Update { .. }
-            ) || action.is_recreation())
+            ) || action.is_recreation()
+                || action.begins_drain_for(DrainReason::Rollout))
                 && (keeps_copies || !matches!(action, PoolAction::StoreRevision { .. }))
         });
+        self.keep_drains_with_steps();
+    }
+
+    /// Drops the drains of machines whose step is not in the plan, for example because it is in backoff.
+    pub(crate) fn keep_drains_with_steps(&mut self) {
+        let takes_step = |action: &&PoolAction| {
+            matches!(
+                action,
+                PoolAction::Delete { .. } | PoolAction::Restart { .. } | PoolAction::Update { .. }
+            )
+        };
+        let steps = self.actions.iter().filter(takes_step);
+        let stepping: BTreeSet<&str> = steps.map(|action| &**action.object()).collect();
+        self.finished_drains.retain(|drain| stepping.contains(&*drain.machine));
     }
 
     /// The plan without all writes, except that of the current revision.

@@ -69,7 +69,7 @@ fn a_plan_knows_whether_it_rests_on_the_count(#[case] world: PoolWorld, #[case] 
 #[case(PoolAction::Repoint { machine: id(), position: 0, from: "a".into(), to: disk() }, ApplyStage::Repair, "DiskFailure")]
 #[case(PoolAction::AdoptDisk { machine: id(), disk: id(), template: "t".into() }, ApplyStage::Repair, "DiskFailure")]
 #[case(PoolAction::Detach { machine: id(), position: 0, disk: "a".into() }, ApplyStage::Repair, "DiskFailure")]
-#[case(PoolAction::Delete { machine: id(), reason: DeleteReason::Surplus }, ApplyStage::Remove, "FailedDelete")]
+#[case(PoolAction::Delete { machine: id(), reason: DeleteReason::Surplus { rule: SurplusRule::Policy } }, ApplyStage::Remove, "FailedDelete")]
 #[case(PoolAction::OpenNameBlock { block: NameBlock { first: 0, end: 1 } }, ApplyStage::Prepare, "FailedCreate")]
 #[case(PoolAction::AnnotateDisk { disk: id(), annotations: DiskAnnotations::default(), absent: None }, ApplyStage::CollectDisks, "DiskFailure")]
 #[case(PoolAction::DeleteDisk { disk: id(), reason: DiskDeleteReason::Expired }, ApplyStage::CollectDisks, "DiskFailure")]
@@ -331,18 +331,18 @@ proptest! {
         let live = observed.pool_machines().filter(|machine| !machine.terminating);
         let (named, others): (Vec<_>, Vec<_>) = live.partition(|machine| record.is_accepted(&machine.id.uid));
         let plan = crate::plan_pass(&observed);
-        let chosen = |wanted| {
+        let chosen = |wanted: fn(&DeleteReason) -> bool| {
             let of = plan.actions.iter().filter_map(move |action| match action {
-                PoolAction::Delete { machine, reason } if *reason == wanted => Some(machine.clone()),
+                PoolAction::Delete { machine, reason } if wanted(reason) => Some(machine.clone()),
                 _ => None,
             });
             of.collect::<std::collections::BTreeSet<_>>()
         };
-        prop_assert_eq!(chosen(DeleteReason::Targeted { forced: false }), named.iter().map(|machine| machine.id.clone()).collect());
+        prop_assert_eq!(chosen(|reason| *reason == DeleteReason::Targeted { forced: false }), named.iter().map(|machine| machine.id.clone()).collect());
 
         let surplus = others.len().saturating_sub(world.pool.desired);
         let surplus = if world.pool.scale_down_policy == ScaleDownPolicy::Explicit { 0 } else { surplus };
-        let leaving = chosen(DeleteReason::Surplus);
+        let leaving = chosen(|reason| matches!(reason, DeleteReason::Surplus { .. }));
         prop_assert!(leaving.iter().all(|machine| !record.reserved().any(|target| target.uid == machine.uid)));
         // A reserved machine keeps its place, and no other machine is created for it.
         let waiting = plan.blockers.iter().filter(|blocker| {
@@ -359,7 +359,7 @@ proptest! {
         let observed = world.observed(&snapshot);
         let plan = crate::plan_pass(&observed);
         let leaves = |machine: &Machine| plan.actions.iter().any(|action| {
-            matches!(action, PoolAction::Delete { machine: id, reason: DeleteReason::Surplus } if *id == machine.id)
+            matches!(action, PoolAction::Delete { machine: id, reason: DeleteReason::Surplus { .. } } if *id == machine.id)
         });
         let record = &world.pool.record;
         let is_named = |machine: &Machine| record.entries().iter().any(|entry| entry.target == machine.id);
@@ -400,7 +400,7 @@ proptest! {
     #[test]
     fn a_surplus_and_a_lack_exclude_each_other(Shown(world) in any_world()) {
         let plan = world.plan();
-        let surplus = |action: &PoolAction| matches!(action, PoolAction::Delete { reason: DeleteReason::Surplus, .. });
+        let surplus = |action: &PoolAction| matches!(action, PoolAction::Delete { reason: DeleteReason::Surplus { .. }, .. });
         prop_assert!(created_machines(&plan).is_empty() || !plan.actions.iter().any(surplus));
     }
 

@@ -5,6 +5,7 @@
 
 use std::cmp::{Ordering, Reverse};
 
+use crate::ids::hash_bytes;
 use crate::model::{Machine, MachineActivity};
 
 /// Which machines a scale-down deletes.
@@ -212,8 +213,7 @@ fn ordinal_of_machine(machine: &Machine) -> u64 {
 
 /// A number that looks random and does not change: a hash of the UID, which the API server chose at random.
 fn random_order_key(machine: &Machine) -> u64 {
-    let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    machine.id.uid.as_str().bytes().fold(0xcbf2_9ce4_8422_2325, hash)
+    hash_bytes(machine.id.uid.as_str().bytes())
 }
 
 #[cfg(test)]

@@ -1,18 +1,22 @@
 //! Removal: the accepted targets, and the surplus of other machines.
 //!
-//! Of the surplus, draining machines leave first, and then machines that have never been ready: they serve no client yet, and a pool that
-//! grows and shrinks again would otherwise lose its serving machines. Only then the policy decides. With an
-//! order by ordinals, only the ordinal decides.
+//! Of the surplus, draining machines leave first, and then machines that have never been ready: they serve no
+//! client yet, and a pool that grows and shrinks again would otherwise lose its serving machines. Only then
+//! the policy decides. With an order by ordinals, only the ordinal decides.
+//!
+//! Of the draining machines, those leave first whose hooks released them, and then those that were marked
+//! first. If the pool is scaled up again, the machine that was marked last thus stays.
 
 use crate::draining::{DrainPlanner, DrainReason};
 use crate::failure::FailureReason;
 use crate::ids::Uid;
 use crate::model::Machine;
-use crate::plan::action::{ApplyStage, DeleteReason, PoolAction};
+use crate::plan::action::{ApplyStage, DeleteReason, PoolAction, SurplusRule};
 use crate::plan::blocker::{Blocker, ProtectedStep};
 use crate::plan::observed::ObservedPool;
 use crate::plan::result::Plan;
 use crate::protection::protected;
+use jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,14 +45,23 @@ pub(crate) fn plan_removals<'a>(
         let reason = DeleteReason::Targeted { forced: forced(machine) };
         (machine, reason)
     });
-    let surplus = surplus.into_iter().map(|machine| (machine, DeleteReason::Surplus));
+    let surplus = surplus.into_iter().map(|machine| {
+        let reason = DeleteReason::Surplus { rule: surplus_rule(observed, machine) };
+        (machine, reason)
+    });
     let mut leaving: Vec<(&Arc<Machine>, DeleteReason)> = targets.chain(surplus).collect();
     leaving.retain(|(machine, reason)| match reason {
-        DeleteReason::Targeted { forced: true } => true,
+        // Standby machines have another planner, and do not drain.
+        DeleteReason::Targeted { forced: true }
+        | DeleteReason::StandbySurplus
+        | DeleteReason::StandbyReplaced => true,
         DeleteReason::Targeted { forced: false } => {
             drains.is_drained(machine, DrainReason::TargetedRemoval, plan)
         }
-        _ => drains.is_drained(machine, DrainReason::ScaleDown, plan),
+        DeleteReason::Surplus { .. }
+        | DeleteReason::StorageChanged { .. }
+        | DeleteReason::Unhealthy
+        | DeleteReason::Recycled => drains.is_drained(machine, DrainReason::ScaleDown, plan),
     });
     let width = match observed.memory.backoff(ApplyStage::Remove).batch_size(observed.uptime) {
         Ok(width) => width,
@@ -101,10 +114,9 @@ fn surplus_machines<'a>(
     // Machines with an unconfirmed deletion come first.
     let sure = |machine: &Machine| !observed.memory.is_delete_unconfirmed(&machine.id.uid, observed.uptime);
     let stays_longer = |machine: &Machine| !policy.is_by_ordinal() && observed.has_been_ready(machine);
-    // A draining machine has been chosen before.
-    let is_chosen = |machine: &Machine| !policy.is_by_ordinal() && machine.drain_mark().is_some();
     let order = |a: &&Arc<Machine>, b: &&Arc<Machine>| {
-        let key = |machine: &Machine| (sure(machine), !is_chosen(machine), stays_longer(machine));
+        let drains = |machine: &Machine| (!policy.is_by_ordinal()).then(|| drain_order(machine));
+        let key = |machine: &Machine| (sure(machine), drains(machine), stays_longer(machine));
         key(a).cmp(&key(b)).then_with(|| policy.compare(a, b))
     };
     // Most machines stay, and their order does not matter. Only the others are sorted, so that the pass stays
@@ -125,6 +137,29 @@ fn surplus_machines<'a>(
         free
     });
     live
+}
+
+/// The rule that chose a surplus machine.
+fn surplus_rule(observed: &ObservedPool<'_>, machine: &Machine) -> SurplusRule {
+    if observed.pool.scale_down_policy.is_by_ordinal() {
+        SurplusRule::Policy
+    } else if machine.drain_mark().is_some() {
+        SurplusRule::Draining
+    } else if observed.has_been_ready(machine) {
+        SurplusRule::Policy
+    } else {
+        SurplusRule::NeverReady
+    }
+}
+
+/// The place of a machine among those that drain. Those that do not drain come last.
+fn drain_order(machine: &Machine) -> (u8, Timestamp) {
+    let draining = machine.draining.as_deref();
+    match draining.and_then(|draining| Some((draining.is_released_by_owner(), draining.mark.as_ref()?))) {
+        Some((true, mark)) => (0, mark.since),
+        Some((false, mark)) => (1, mark.since),
+        None => (2, Timestamp::MIN),
+    }
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use vmpool_api::{Share, ShareError, annotations};
 
 /// On pools: the limit, for example `5` or `10%`.
 pub const MAX_PROVISIONING: &str = annotations::MAX_PROVISIONING;
-/// The field of the spec of pools that is equivalent to [`MAX_PROVISIONING`], and overrides it. Definitions of
-/// pools other than those of vmpool do not have it.
+/// The field of the spec of pools that is equivalent to [`MAX_PROVISIONING`], and overrides it. Definitions
+/// of pools other than those of vmpool do not have it.
 pub const MAX_PROVISIONING_FIELD: &str = "maxProvisioning";
 
 /// How many machines of a pool may provision at the same time.

@@ -11,7 +11,6 @@ use super::instances::ModelStorage;
 use super::retained_disks::RetainedDisks;
 use super::revisions::ModelRevisions;
 use super::targeted_removals::TargetedRemovals;
-use crate::draining::{DrainMark, Draining};
 use crate::ledger::{LedgerFacts, VersionedFacts};
 use crate::model::{
     Disk, DiskDraft, DiskRef, Draft, Finalizer, Machine, MachineActivity, Naming, ObjectId, Owner, Pool,
@@ -306,7 +305,8 @@ impl Api {
     /// Deletes a target of a removal, or a surplus machine. I1 and I6: a surplus machine is deleted only
     /// while the live machines that are not targets exceed the planned count. I5: never in an Explicit pool.
     /// A plan cannot know what other clients removed meanwhile; a late request counts as one of them. I12: a
-    /// machine that is not a target is deleted at the version `planned`, at which it was not protected.
+    /// machine that is not a target is deleted at the version `planned`, at which it was not protected. I19:
+    /// at that version, no hook held it up.
     pub(super) fn delete(
         &mut self,
         id: &ObjectId,
@@ -339,6 +339,7 @@ impl Api {
                 check_invariant(named || !machine.is_protected(self.timestamp()), || {
                     format!("I12: {id} was deleted while it is protected")
                 })?;
+                self.check_drained(&machine)?;
             }
         }
         let live = self.pool_machines().filter(|machine| !machine.terminating);
@@ -464,31 +465,6 @@ impl Api {
         let mut protection = Arc::unwrap_or_clone(protection.ok_or(RequestRefusal::Conflict)?);
         protection.until = Some(ProtectionEnd::At(until));
         self.change(id, |machine| machine.protection = Some(Arc::new(protection)))
-    }
-
-    /// The controller marks a machine with hooks. It reads the machine first, so that no version is lost.
-    pub(super) fn begin_drain(
-        &mut self,
-        id: &ObjectId,
-        mark: &DrainMark,
-    ) -> Result<VersionedFacts<Machine>, RequestRefusal> {
-        let machine = self.machines.find(id)?;
-        if machine.is_protected(self.timestamp()) || machine.terminating {
-            return Err(RequestRefusal::Conflict);
-        }
-        let draining = machine.draining.filter(|draining| !draining.hooks.is_empty());
-        let mut draining = Arc::unwrap_or_clone(draining.ok_or(RequestRefusal::Conflict)?);
-        draining.mark = Some(mark.clone());
-        self.change(id, |machine| machine.draining = Some(Arc::new(draining)))
-    }
-
-    /// The controller removes the mark of a drain.
-    pub(super) fn end_drain(&mut self, id: &ObjectId) -> Result<VersionedFacts<Machine>, RequestRefusal> {
-        let draining = self.machines.find(id)?.draining.ok_or(RequestRefusal::Conflict)?;
-        let hooks = draining.hooks.clone();
-        self.change(id, |machine| {
-            machine.draining = (!hooks.is_empty()).then(|| Arc::new(Draining { hooks, mark: None }));
-        })
     }
 
     pub(super) fn repoint(

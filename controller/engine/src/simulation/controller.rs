@@ -534,9 +534,8 @@ impl SimulatedController {
                 self.memory.machines.create_unconfirmed(&draft.name, draft.number, now);
                 self.first_basis.entry(draft.name.clone()).or_insert(basis);
             }
-            PoolAction::Delete { machine, .. } => {
-                self.deleted(&machine.name, now);
-            }
+            // As in the shell, the machine counts until a read shows that it is gone.
+            PoolAction::Delete { machine, .. } => self.memory.delete_unconfirmed(&machine.uid, now),
             PoolAction::Update { machine, to, .. } => {
                 self.memory.rollout_attempts.record(&machine.uid, to, UpdateOutcome::Unconfirmed, now);
             }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::api::{Api, BrokenInvariant, RequestBasis, RequestRefusal, check_invariant};
+use super::hooks::remove_mark;
 use crate::ledger::VersionedFacts;
 use crate::model::{
     Finalizer, Instance, Machine, MachineActivity, Membership, ObjectId, Owner, Pool, Preservation, Restarts,
@@ -176,7 +177,8 @@ impl Api {
             return Ok(None);
         }
         self.as_read(id, read)?;
-        if machine.is_protected(self.timestamp()) {
+        let now = self.timestamp();
+        if machine.is_protected(now) || machine.must_drain(now, self.pool.drain_timeout) {
             return Err(RequestRefusal::Conflict);
         }
         let mut protection = machine.protection.map(Arc::unwrap_or_clone).unwrap_or_default();
@@ -219,7 +221,10 @@ impl Api {
             machine.protection.filter(|known| known.restarting.is_some()).ok_or(RequestRefusal::Conflict)?;
         let left = Protection { restarting: None, ..(*marked).clone() };
         let protection = (left != Protection::default()).then(|| Arc::new(left));
-        self.change(id, |machine| machine.protection = protection)
+        self.change(id, |machine| {
+            machine.protection = protection;
+            remove_mark(machine);
+        })
     }
 
     /// The controller records on an instance that it has the template of this revision.
@@ -306,6 +311,7 @@ impl Api {
         check_invariant(!machine.is_protected(self.timestamp()), || {
             format!("I12: {id} was deleted while it is protected")
         })?;
+        self.check_drained(&machine)?;
         let discards = reason == DeleteReason::StorageChanged { preserved: false };
         self.others_removals.push(self.machines.log.len());
         Ok(self.change(id, |machine| {

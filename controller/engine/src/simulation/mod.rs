@@ -5,6 +5,7 @@
 //! other clients of the same objects ([`world`], [`other_writers`]), admission policies
 //! ([`admission_policy`]), clients of targeted removals ([`removal_client`]), and the platform that mounts
 //! disks ([`platform`], [`disk_steps`]) or has instances, finalizers and preserved storage ([`instances`]).
+//! [`hooks`] has the owners of hooks, and checks that machines drain.
 //! [`provisioning`] checks the limit on machines that have not been ready yet.
 //! The model runs in one thread, in an order that a list of steps determines. It checks the invariants at
 //! every committed write ([`api::Api::create`] and similar functions, [`retained_disks`]). After every
@@ -20,6 +21,7 @@ mod controller;
 mod convergence;
 mod disk_steps;
 mod exploration;
+mod hooks;
 mod instances;
 mod other_writers;
 mod platform;

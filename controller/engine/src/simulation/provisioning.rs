@@ -12,7 +12,7 @@ impl Api {
         basis: RequestBasis,
         strays: usize,
     ) -> Result<(), BrokenInvariant> {
-        let limits = self.history[basis.pool..].iter().map(|pool| pool.provisioning_limit());
+        let limits = self.history[basis.pool..].iter().map(super::api::PoolHistoryEntry::provisioning_limit);
         // Without a limit at one of these times, a plan had none.
         let Some(limits) = limits.collect::<Option<Vec<usize>>>() else { return Ok(()) };
         let bound = limits.into_iter().max().unwrap_or_default() + strays;

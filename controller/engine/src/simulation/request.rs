@@ -156,11 +156,16 @@ pub(super) fn commit_request(
         PoolAction::Delete { machine, reason: reason @ DeleteReason::StorageChanged { .. } } => {
             api.recreate(machine, version, *reason)?.map(Committed::MachineDeleted)
         }
+        PoolAction::Delete { machine, reason: DeleteReason::Recycled } => {
+            api.replace(machine, version)?.map(Committed::MachineDeleted)
+        }
         PoolAction::Delete { machine, .. } => {
             api.delete(machine, version, basis, late)?.map(Committed::MachineDeleted)
         }
-        PoolAction::BeginDrain { machine, mark } => api.begin_drain(machine, mark).map(Committed::Machine),
-        PoolAction::EndDrain { machine } => api.end_drain(machine).map(Committed::Machine),
+        PoolAction::BeginDrain { machine, mark } => {
+            api.begin_drain(machine, mark, read).map(Committed::Machine)
+        }
+        PoolAction::EndDrain { machine } => api.end_drain(machine, read).map(Committed::Machine),
         PoolAction::ShortenProtection { machine, until } => {
             api.shorten_protection(machine, *until).map(Committed::Machine)
         }

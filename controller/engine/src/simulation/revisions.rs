@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::api::{Api, BrokenInvariant, RequestRefusal, check_invariant};
+use super::hooks::remove_mark;
 use crate::ledger::VersionedFacts;
 use crate::model::{DiskDraft, DiskRef, DiskSource, Machine, MachineActivity, ObjectId, Uid};
 use crate::plan::Disruption;
@@ -109,6 +110,11 @@ impl Api {
         let protected = machine.is_protected(self.timestamp());
         let unfit =
             unfit || machine.activity != MachineActivity::Stopped && protected && machine.restarts_itself;
+        let stops_guest = disruption == Disruption::Budgeted
+            && self.pool.may_restart_for_update(&machine)
+            && machine.runs();
+        let drains = stops_guest && machine.must_drain(self.timestamp(), self.pool.drain_timeout);
+        let unfit = unfit || drains;
         if changed || gone || unfit {
             return Ok(Err(RequestRefusal::Conflict));
         }
@@ -162,7 +168,10 @@ impl Api {
         if machine.terminating || !machine.belongs_to(&self.pool.id) || !in_effect {
             return Err(RequestRefusal::Conflict);
         }
-        self.change(id, |machine| machine.revision = Some(to.clone()))
+        self.change(id, |machine| {
+            machine.revision = Some(to.clone());
+            remove_mark(machine);
+        })
     }
 
     pub(super) fn as_read(&self, id: &ObjectId, read: Option<u64>) -> Result<Machine, RequestRefusal> {

@@ -37,6 +37,8 @@ pub(super) enum SimulationStep {
     RemovalClientExits(usize),
     /// A user protects a machine, or takes the protection off.
     Protect(usize),
+    /// The owner of a hook acts on a machine.
+    Hook(usize),
     Wait(usize),
     /// An administrator creates or deletes policies that take the owner from created objects.
     Policies(usize),
@@ -59,6 +61,15 @@ impl SimulationStep {
         let (kind, argument) = (number % 124, usize::try_from(number / 124).expect("small"));
         match kind.checked_sub(120) {
             Some(_) => Self::Limit(argument % 5),
+            None => Self::of(kind, argument),
+        }
+    }
+
+    /// The same, with owners of hooks.
+    pub(super) fn from_number_with_hooks(number: u32) -> Self {
+        let (kind, argument) = (number % 134, usize::try_from(number / 134).expect("small"));
+        match kind.checked_sub(120) {
+            Some(_) => Self::Hook(argument),
             None => Self::of(kind, argument),
         }
     }

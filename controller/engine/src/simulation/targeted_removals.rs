@@ -121,6 +121,7 @@ impl Api {
         Ok(match self.machines.find(id) {
             Err(_) => "was gone already",
             Ok(machine) if machine.terminating => "was leaving already",
+            Ok(machine) if machine.draining.is_some() => "is left to the controller",
             Ok(_) => {
                 self.remove_by_hand(id, |machine| machine.terminating = true);
                 "done"

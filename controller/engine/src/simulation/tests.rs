@@ -7,6 +7,7 @@ use super::world::EngineSimulation;
 use crate::model::Naming;
 use crate::testing::sequence_config;
 
+mod draining;
 mod repeated_creates;
 mod retained_disks;
 
@@ -55,6 +56,16 @@ proptest! {
     ) {
         let steps = numbers.into_iter().map(SimulationStep::from_number_with_limits);
         run(naming, desired, 0, std::iter::once(SimulationStep::Limit(limit)).chain(steps)).map_err(TestCaseError::fail)?;
+    }
+
+    /// I19. Owners of hooks are slow, exit, set hooks again, and release with the ids of earlier drains.
+    #[test]
+    fn pools_with_hooks_keep_the_invariants_and_converge(
+        naming in prop::sample::select(&[Naming::Random, Naming::Ordinal][..]),
+        desired in 0usize..9,
+        numbers in prop::collection::vec(any::<u32>(), 0..300),
+    ) {
+        run(naming, desired, 0, numbers.into_iter().map(SimulationStep::from_number_with_hooks)).map_err(TestCaseError::fail)?;
     }
 
     #[test]

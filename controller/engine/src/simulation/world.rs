@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::admission_policy::ModelAdmissionPolicy;
 use super::api::{Api, BrokenInvariant};
 use super::controller::{RequestDelivery, SentRequest, SimulatedController};
+use super::hooks::HookStep;
 use super::instances::can_finish;
 use super::removal_client::{ModelRemovalClient, RemovalStepResult};
 use super::request::InFlight;
@@ -45,6 +46,7 @@ impl EngineSimulation {
         let mut pool = crate::testing::PoolWorld::desiring(desired).pool;
         pool.naming = naming;
         pool.max_protection = Duration::from_mins(1);
+        pool.drain_timeout = Duration::from_secs(45);
         pool.name_block = (opened > 0).then_some(NameBlock { first: 0, end: opened });
         let mut api = Api::new(pool);
         for (name, labels) in [("web-batch", true), (&*numbered_machine_name(3), false), ("web-3", false)] {
@@ -303,6 +305,11 @@ impl EngineSimulation {
                 let until = seconds.map(|seconds| time_after(api.timestamp(), Duration::from_secs(seconds)));
                 api.protect(id, until.map(ProtectionEnd::At));
             }),
+            SimulationStep::Hook(which) => {
+                let step = HookStep::from_number(which);
+                let what = format!("has a hook whose owner takes the step {step:?}");
+                self.machine(which / 6, &what, |api, id| api.hook_step(id, step));
+            }
             SimulationStep::Toggle(which) => self.machine(which, "starts or stops", |api, id| {
                 let runs =
                     api.machines.find(id).is_ok_and(|machine| machine.activity == MachineActivity::Running);

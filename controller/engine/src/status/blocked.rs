@@ -115,7 +115,8 @@ fn unconfirmed_creates(machines: Vec<&str>) -> Option<String> {
     }
 }
 
-/// Some of these sentences in the order of the machines, and the number of the other machines, which do `what`.
+/// Some of these sentences in the order of the machines, and the number of the other machines, which do
+/// `what`.
 fn summarize_waiting_machines(mut waiting: Vec<(&Arc<str>, String)>, what: &str) -> Vec<String> {
     waiting.sort_unstable();
     let more = waiting.len().saturating_sub(LISTED);

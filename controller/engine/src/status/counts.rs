@@ -26,6 +26,8 @@ pub(super) struct MachineCounts {
     /// Machines that the platform restarts, or is about to restart, so that the current revision takes
     /// effect.
     pub(super) restarting: usize,
+    /// Machines that finish the work of their guests before they leave or restart.
+    pub(super) draining: usize,
     /// Machines that keep a disk of an earlier template.
     pub(super) stranded: usize,
 }
@@ -66,6 +68,7 @@ impl MachineCounts {
         self.for_approval += usize::from(waits && !machine.restarts_itself && !stopping);
         let restarts = stopping && state == RolloutState::InProgress;
         self.restarting += usize::from(restarts || waits && machine.restarts_itself);
+        self.draining += usize::from(machine.drain_mark().is_some());
         self.stranded += usize::from(state == RolloutState::Stranded);
     }
 }

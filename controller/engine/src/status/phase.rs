@@ -4,15 +4,18 @@
 use std::fmt;
 
 use super::counts::MachineCounts;
+use super::distance::count_outdated_machines;
 use super::live_updates::describe_pending_updates;
-use super::problem::list_start_problems;
-use super::text::{join_message_parts, machine_count_text, verb_for_count};
+use super::numbers::{progress_messages, ready_message};
+use super::problem::{describe_unready_machines, list_start_problems};
+use super::text::{join_message_parts, machine_count_text};
 use crate::condition::{ComputedCondition, ConditionReason, ConditionType};
 use crate::failure::{FailureReason, PoolFailure};
 use crate::model::{Pool, Restarts};
 use crate::plan::blocker::Blocker;
 use crate::plan::observed::ObservedPool;
-use crate::rollout::progress::{RolloutProgress, RolloutState};
+use crate::progress::PROGRESS_DEADLINE_FIELD;
+use crate::rollout::progress::RolloutProgress;
 use crate::scale_down::surplus::{count_staying_machines, explicit_surplus, keeps_surplus};
 
 /// The phase of a pool, the worst first.
@@ -20,6 +23,8 @@ use crate::scale_down::surplus::{count_staying_machines, explicit_surplus, keeps
 pub enum PoolPhase {
     /// The controller cannot continue until a user corrects something.
     Blocked,
+    /// The pool has made no progress until its deadline: a user must remove the cause.
+    ProgressDeadlineExceeded,
     /// A write failed, which the controller repeats, or a machine is not ready for a cause that the platform
     /// reports.
     Failing,
@@ -44,6 +49,7 @@ impl From<PoolPhase> for ConditionReason {
     fn from(phase: PoolPhase) -> Self {
         match phase {
             PoolPhase::Blocked => Self::Blocked,
+            PoolPhase::ProgressDeadlineExceeded => Self::ProgressDeadlineExceeded,
             PoolPhase::Failing => Self::Failing,
             PoolPhase::RollingOut => Self::RollingOut,
             PoolPhase::Scaling => Self::Scaling,
@@ -69,6 +75,8 @@ struct UnreadyCauses {
     stuck: Vec<String>,
     /// Machines whose guests do not have a live update of the rollout yet.
     pending_updates: Option<String>,
+    /// That the pool has made no progress until its deadline.
+    overdue: Option<String>,
 }
 
 impl UnreadyCauses {
@@ -84,7 +92,7 @@ impl UnreadyCauses {
         failed.retain(|message| !blocked.contains(message));
         let is_short = counts.ready < observed.pool.desired;
         let stuck = if is_short { list_start_problems(observed) } else { Vec::new() };
-        Self { blocked, failed, stuck, pending_updates: None }
+        Self { blocked, failed, stuck, pending_updates: None, overdue: describe_overdue(observed) }
     }
 
     fn is_empty(&self) -> bool {
@@ -96,6 +104,9 @@ impl UnreadyCauses {
         let what = match phase {
             PoolPhase::Blocked => {
                 "the controller waits for a user action, which the condition Stalled describes"
+            }
+            PoolPhase::ProgressDeadlineExceeded => {
+                "the controller continues, but the pool makes no progress, as the condition Stalled describes"
             }
             PoolPhase::Failing if self.failed.is_empty() => {
                 "the controller waits for machines that are not ready"
@@ -113,6 +124,15 @@ impl UnreadyCauses {
             PoolPhase::Failing => format!("{what}: {causes}"),
             _ => format!("{what}; {causes}"),
         }
+    }
+
+    /// Why the pool makes no progress. `numbers` is how far it is from its spec, and `waits` says which steps
+    /// wait.
+    fn describe_stall(&self, observed: &ObservedPool<'_>, numbers: &[String], waits: &[String]) -> String {
+        let unnamed = self.stuck.is_empty().then(|| describe_unready_machines(observed)).flatten();
+        let causes = [&self.failed, &self.stuck].into_iter().flatten().chain(&unnamed);
+        let causes = self.overdue.iter().chain(causes).chain(&self.pending_updates);
+        join_message_parts(causes.chain(numbers).chain(waits).cloned())
     }
 
     /// What a user must or may have to do. `rollout` is what the rollout waits for. The message says that no
@@ -162,6 +182,7 @@ pub(super) fn phase_conditions(
     let is_complete = has_all && counts.ready >= pool.desired;
     let phase = match () {
         () if !causes.blocked.is_empty() => PoolPhase::Blocked,
+        () if causes.overdue.is_some() => PoolPhase::ProgressDeadlineExceeded,
         () if !causes.failed.is_empty() || !causes.stuck.is_empty() => PoolPhase::Failing,
         () if pool.paused => PoolPhase::Paused,
         () if outdated > 0 && !pool.rollout.paused => PoolPhase::RollingOut,
@@ -170,31 +191,33 @@ pub(super) fn phase_conditions(
         () => PoolPhase::Ready,
     };
     let is_ready = causes.is_empty() && is_complete && outdated == 0;
+    let numbers = progress_messages(observed, counts, outdated);
+    let user_action = if phase == PoolPhase::ProgressDeadlineExceeded {
+        causes.describe_stall(observed, &numbers, &waits)
+    } else {
+        causes.describe_user_action(phase, is_ready, rollout_user_action(pool, counts, outdated))
+    };
     let message = if is_ready {
         ready_message(pool, counts)
     } else {
-        let UnreadyCauses { blocked, failed, stuck, pending_updates } = &causes;
+        let UnreadyCauses { blocked, failed, stuck, pending_updates, overdue: _ } = &causes;
         join_message_parts(
             [blocked, failed, stuck]
                 .into_iter()
                 .flatten()
                 .cloned()
-                .chain(progress_messages(observed, counts, outdated))
+                .chain(numbers)
                 .chain(pending_updates.clone())
                 .chain(waits),
         )
     };
     let reconciling = matches!(phase, PoolPhase::Failing | PoolPhase::RollingOut | PoolPhase::Scaling);
-    let rollout = rollout_user_action(pool, counts, outdated);
+    let is_stalled = matches!(phase, PoolPhase::Blocked | PoolPhase::ProgressDeadlineExceeded);
     let wanted = |kind, holds, message| ComputedCondition { kind, holds, reason: phase.into(), message };
     [
         wanted(ConditionType::Ready, is_ready, message),
         wanted(ConditionType::Reconciling, reconciling, causes.describe_work(phase)),
-        wanted(
-            ConditionType::Stalled,
-            phase == PoolPhase::Blocked,
-            causes.describe_user_action(phase, is_ready, rollout),
-        ),
+        wanted(ConditionType::Stalled, is_stalled, user_action),
     ]
 }
 
@@ -211,24 +234,6 @@ fn rollout_user_action(pool: &Pool, counts: &MachineCounts, outdated: usize) -> 
     });
     let actions: Vec<String> = approvals.into_iter().chain(stranded).collect();
     (!actions.is_empty()).then(|| format!("to complete the rollout, {}", actions.join(", and ")))
-}
-
-/// Number of live machines that the rollout includes and in which the current revision is not in effect. A
-/// rollout that leaves existing machines as they are has none, and one that leaves the restarts to users ends
-/// with the write.
-fn count_outdated_machines(observed: &ObservedPool<'_>) -> usize {
-    let pool = observed.pool;
-    if pool.rollout.disabled {
-        return 0;
-    }
-    let is_open = |state: RolloutState| match pool.rollout.restarts {
-        Restarts::ByUser => state == RolloutState::Outdated,
-        Restarts::ByPlatform | Restarts::ByController => state != RolloutState::Current,
-    };
-    let live = observed.pool_machines().filter(|machine| !machine.terminating);
-    live.filter(|machine| pool.rollout.selection.includes(machine))
-        .filter(|machine| is_open(RolloutState::of(pool, machine)))
-        .count()
 }
 
 /// What only a user can correct.
@@ -265,6 +270,19 @@ fn required_user_actions(
     blocked
 }
 
+/// That the pool has made no progress until its deadline.
+fn describe_overdue(observed: &ObservedPool<'_>) -> Option<String> {
+    let deadline = observed.pool.progress_deadline;
+    let is_overdue = observed.memory.progress().is_overdue(deadline, observed.uptime);
+    is_overdue.then(|| {
+        let seconds = deadline.as_secs();
+        format!(
+            "the pool has made no progress for {seconds} s, its {PROGRESS_DEADLINE_FIELD}: remove the cause, or raise \
+             the deadline if machines need longer"
+        )
+    })
+}
+
 /// What failed.
 fn failure_messages(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>) -> Vec<String> {
     let known = |failure: &&PoolFailure| failure.reason != FailureReason::StatusDisputed;
@@ -275,67 +293,6 @@ fn failure_messages(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>) 
         failing.push(format!("the platform has not evaluated changes of {}", machine_count_text(overdue)));
     }
     failing
-}
-
-/// The message of a pool that is ready. Its numbers are those of the status. A pool whose strategy keeps a
-/// surplus can have more machines than ready ones, and a rollout can leave machines as they are.
-fn ready_message(pool: &Pool, counts: &MachineCounts) -> String {
-    let MachineCounts { total, live, ready, updated, .. } = *counts;
-    let all_updated = updated == live;
-    let mut parts = vec![match ready {
-        0 => "no machines are desired".to_owned(),
-        _ if all_updated => {
-            format!("{} {} ready and up to date", machine_count_text(ready), verb_for_count(ready))
-        }
-        _ => format!("{} {} ready", machine_count_text(ready), verb_for_count(ready)),
-    }];
-    if !all_updated {
-        parts.push(format!(
-            "{}, and the controller leaves the others as they are",
-            updated_count_text(updated, live)
-        ));
-    }
-    if total != ready {
-        let exist = if total == 1 { "exists" } else { "exist" };
-        parts.push(format!("{} {exist}, {} desired", machine_count_text(total), pool.desired));
-    }
-    join_message_parts(parts)
-}
-
-/// In how many of the live machines the current revision is in effect.
-fn updated_count_text(updated: usize, live: usize) -> String {
-    format!("{updated} of {} {} up to date", machine_count_text(live), verb_for_count(live))
-}
-
-/// How far the pool is from its spec.
-fn progress_messages(observed: &ObservedPool<'_>, counts: &MachineCounts, outdated: usize) -> Vec<String> {
-    let pool = observed.pool;
-    let mut parts = Vec::new();
-    if counts.total != pool.desired {
-        parts.push(format!(
-            "{} of {} desired {} exist",
-            counts.total,
-            pool.desired,
-            machine_noun(pool.desired)
-        ));
-    }
-    if counts.ready < pool.desired {
-        parts.push(format!(
-            "{} of {} {} ready",
-            counts.ready,
-            machine_count_text(pool.desired),
-            verb_for_count(pool.desired)
-        ));
-    }
-    if outdated > 0 {
-        let paused = if pool.paused || pool.rollout.paused { ", and the rollout is paused" } else { "" };
-        parts.push(format!("{}{paused}", updated_count_text(counts.updated, counts.live)));
-    }
-    parts
-}
-
-fn machine_noun(count: usize) -> &'static str {
-    if count == 1 { "machine" } else { "machines" }
 }
 
 #[cfg(test)]

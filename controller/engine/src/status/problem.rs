@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::text::join_message_parts;
+use super::text::{join_message_parts, list_some_names};
 use crate::condition::{ConditionType, StatusCondition};
 use crate::ids::ObjectId;
 use crate::model::Machine;
@@ -62,6 +62,18 @@ pub(super) fn list_start_problems(observed: &ObservedPool<'_>) -> Vec<String> {
         .collect();
     problems.extend(describe_others(more));
     problems
+}
+
+/// The names of machines that are terminating or not ready, whatever the platform reports; `None` if there
+/// are none.
+pub(super) fn describe_unready_machines(observed: &ObservedPool<'_>) -> Option<String> {
+    let machines = observed.pool_machines().filter(|machine| machine.terminating || !machine.runs());
+    let names: Vec<&str> = machines.map(|machine| &*machine.id.name).collect();
+    match names.len() {
+        0 => None,
+        1 => Some(format!("machine {} is not ready", list_some_names(names))),
+        _ => Some(format!("machines {} are not ready", list_some_names(names))),
+    }
 }
 
 /// The first machine, by name, that has waited for its storage for

@@ -4,10 +4,12 @@ use jiff::Timestamp;
 use rstest::rstest;
 
 use super::*;
+use crate::draining::{DEFAULT_TIMEOUT, DrainHook, DrainMark, DrainReason, Draining};
 use crate::failure::FailureReason;
+use crate::ids::Uid;
 use crate::model::{MachineActivity, ScaleDownPolicy, StatusContent};
 use crate::plan::PoolSnapshot;
-use crate::testing::{PoolWorld, numbered_machine_name};
+use crate::testing::{PoolWorld, numbered_machine_name, observation_time};
 
 mod blocked;
 mod detached;
@@ -148,13 +150,22 @@ fn a_flaw_shows_as_a_failure_to_create() {
     );
 }
 
+/// A drain that waits for a hook.
+#[expect(clippy::unnecessary_wraps, reason = "the value of a field of machines")]
+fn draining() -> Option<Arc<Draining>> {
+    let hook = DrainHook { name: "job".into(), value: "".into() };
+    let mark = DrainMark::begin(&Uid::from("u"), DrainReason::Rollout, observation_time(), DEFAULT_TIMEOUT);
+    Some(Arc::new(Draining { hooks: vec![hook], mark: Some(mark) }))
+}
+
 #[test]
 fn every_counter_counts_its_own() {
-    // Machine 0 runs, 1 is stopped, 2 is terminating, 3 has an older revision, 4 waits for its restart, 5 is
-    // not in the pool.
+    // Machine 0 runs and drains, 1 is stopped, 2 is terminating, 3 has an older revision, 4 waits for its
+    // restart, 5 is not in the pool.
     let world = idle(terminating(PoolWorld::desiring(9).with_machines(6), [2]), 1)
         .edit(&numbered_machine_name(3), |machine| machine.revision = Some("r0".into()))
         .edit(&numbered_machine_name(4), |machine| machine.restart_pending = true)
+        .edit(&numbered_machine_name(0), |machine| machine.draining = draining())
         .edit(&numbered_machine_name(5), |machine| machine.owner = None)
         .with_unconfirmed([6])
         .pool(|pool| pool.generation = 12);
@@ -165,6 +176,7 @@ fn every_counter_counts_its_own() {
         available: 3,
         updated: 2,
         restart_pending: 1,
+        draining: 1,
         next_number: Some(6),
         healed: 0,
         revision: "r1".into(),

@@ -1,7 +1,7 @@
 //! The owners of copies: an object that several others use has several owners, and is deleted with the last
 //! one.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
@@ -159,7 +159,7 @@ pub fn transfer_to_machines(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<V
 /// are. The pool stays an owner: the garbage collector ignores an owner that is gone if there are others.
 pub fn add_machine_owners(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
     let owners = pin.owner_references.as_deref().unwrap_or_default();
-    let known: HashSet<OwnerIdentity<'_>> = owners.iter().map(OwnerIdentity::of).collect();
+    let known: BTreeSet<OwnerIdentity<'_>> = owners.iter().map(OwnerIdentity::of).collect();
     let is_complete = machines.iter().all(|machine| known.contains(&identity_of(machine)));
     (!is_complete).then(|| replace_owners(pin, owners.to_vec(), machines))
 }
@@ -168,7 +168,7 @@ pub fn add_machine_owners(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Val
 /// object stays.
 fn replace_owners(object: &ObjectMeta, mut owners: Vec<OwnerReference>, machines: &[ObjectId]) -> Value {
     let new = {
-        let known: HashSet<OwnerIdentity<'_>> = owners.iter().map(OwnerIdentity::of).collect();
+        let known: BTreeSet<OwnerIdentity<'_>> = owners.iter().map(OwnerIdentity::of).collect();
         let new = machines.iter().filter(|machine| !known.contains(&identity_of(machine)));
         new.map(machine_owner_reference).collect::<Vec<_>>()
     };

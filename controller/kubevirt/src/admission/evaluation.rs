@@ -95,6 +95,7 @@ fn evaluate_without_reads<'a>(
     }
     let mut findings = Findings::default();
     settings::check_max_protection(old, new, &mut findings);
+    settings::check_progress_deadline(old, new, &mut findings);
     settings::check_max_provisioning(old, new, &mut findings);
     settings::check_drain(old, new, &mut findings);
     standby::check_standby(old, new, &mut findings);

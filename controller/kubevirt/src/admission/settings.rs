@@ -5,6 +5,9 @@ use vmpool_api::kubevirt::annotations::{INSTANCETYPE_POLICY, NAME_GENERATION, RE
 use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
 use vmpool_api::{DurationError, GoDuration, Share, ShareError};
 use vmpool_engine::draining::{DRAIN, DRAIN_FIELD, parse_drain};
+use vmpool_engine::progress::{
+    PROGRESS_DEADLINE, PROGRESS_DEADLINE_FIELD, parse_progress_deadline, parse_progress_deadline_text,
+};
 use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
 use vmpool_engine::scale_up::provisioning_limit::{
     MAX_PROVISIONING, MAX_PROVISIONING_FIELD, describe_share_error,
@@ -29,6 +32,7 @@ const KNOWN: [&str; 15] = [
     "maxUnavailable",
     "nameGeneration",
     "paused",
+    PROGRESS_DEADLINE_FIELD,
     "replicas",
     history_limit::FIELD,
     "scaleInStrategy",
@@ -71,6 +75,33 @@ pub(super) fn check_max_protection(
     }
 }
 
+/// The field and the annotation of the progress deadline, as far as they change.
+pub(super) fn check_progress_deadline(
+    old: Option<KubeVirtPoolView<'_>>,
+    new: KubeVirtPoolView<'_>,
+    findings: &mut Findings,
+) {
+    let mut check = |path: String, value: &Value, before: Option<&Value>, is_valid: bool| {
+        if !(value.is_null() || before == Some(value) || is_valid) {
+            let reason = "it is not a whole number of seconds from 1";
+            findings.refuse(
+                Rule::ProgressDeadline,
+                path,
+                value,
+                reason,
+                "use for example 1800, or remove it",
+            );
+        }
+    };
+    let (field, annotation) = (new.part(PROGRESS_DEADLINE_FIELD), new.annotation(PROGRESS_DEADLINE));
+    let before = old.map(|old| old.part(PROGRESS_DEADLINE_FIELD));
+    let is_valid = parse_progress_deadline(field).is_ok();
+    check(format!("spec.{PROGRESS_DEADLINE_FIELD}"), field, before, is_valid);
+    let before = old.map(|old| old.annotation(PROGRESS_DEADLINE));
+    let is_valid = annotation.as_str().is_some_and(|text| parse_progress_deadline_text(text).is_ok());
+    check(format!("metadata.annotations[{PROGRESS_DEADLINE}]"), annotation, before, is_valid);
+}
+
 /// The field and the annotation that limit provisioning, as far as they change.
 pub(super) fn check_max_provisioning(
     old: Option<KubeVirtPoolView<'_>>,
@@ -79,7 +110,7 @@ pub(super) fn check_max_provisioning(
 ) {
     let (field, annotation) = (new.part(MAX_PROVISIONING_FIELD), new.annotation(MAX_PROVISIONING));
     let mut refuse = |path: String, value: &Value, error: &ShareError| {
-        let way_out = "use a number from 1, or 1% to 100%, or remove it";
+        let way_out = "use a number of machines from 1, or 1% to 100%, or remove it";
         findings.refuse(Rule::MaxProvisioning, path, value, describe_share_error(error), way_out);
     };
     if !field.is_null()
@@ -166,8 +197,8 @@ pub(super) fn check_annotated_names(
             format!("metadata.annotations[{NAME_GENERATION}]"),
             &Value::from(name),
             "there is no such setting",
-            "use setHostnameToVMName, appendIndexToSysprepRefs and appendIndexToMetaDataSecretRefs, with commas between \
-             them",
+            "use setHostnameToVMName, appendIndexToSysprepRefs, appendIndexToMetaDataSecretRefs and \
+             appendIndexToResourceClaimRefs, with commas between them",
         );
     }
 }

@@ -1,8 +1,8 @@
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_engine::scale_up::provisioning_limit::ProvisioningLimit;
 use vmpool_engine::model::{Machine, MachineActivity, ObjectId, Selectable, StartHealth};
 use vmpool_engine::revisions::RevisionId;
+use vmpool_engine::scale_up::provisioning_limit::ProvisioningLimit;
 
 use super::super::fixtures;
 use super::*;
@@ -101,6 +101,27 @@ fn pool_with(settings: &Value) -> ParsedPool {
         object["spec"][field] = value.clone();
     }
     read_pool(&serde_json::from_value(object).unwrap())
+}
+
+#[rstest]
+#[case::none(Value::Null, None, 600, 0)]
+#[case::field(json!(3), None, 3, 0)]
+#[case::annotation(Value::Null, Some("7"), 7, 0)]
+#[case::unreadable(json!("soon"), None, 600, 1)]
+fn the_progress_deadline_is_read(
+    #[case] field: Value,
+    #[case] annotation: Option<&str>,
+    #[case] seconds: u64,
+    #[case] messages: usize,
+) {
+    let mut object = fixtures::recorded_pool();
+    object["spec"]["progressDeadlineSeconds"] = field;
+    if let Some(text) = annotation {
+        object["metadata"]["annotations"]["vmpool.dev/progress-deadline-seconds"] = json!(text);
+    }
+    let pool = read_pool(&serde_json::from_value(object).unwrap());
+    assert_eq!(pool.progress_deadline.as_secs(), seconds);
+    assert_eq!(pool.invalid_settings.len(), messages);
 }
 
 #[rstest]

@@ -11,7 +11,7 @@ const NONE: NameGenerationSettings = NameGenerationSettings::NONE;
 const ALL: NameGenerationSettings = NameGenerationSettings { config_maps: true, secrets: true, ..NONE };
 /// All settings that only vmpool has.
 const OWN: NameGenerationSettings =
-    NameGenerationSettings { sysprep: true, meta_data: true, hostname: true, ..NONE };
+    NameGenerationSettings { sysprep: true, meta_data: true, resource_claims: true, hostname: true, ..NONE };
 
 fn pool() -> ObjectId {
     ObjectId::new("herd", fixtures::POOL_UID)
@@ -110,6 +110,22 @@ fn the_ordinal_is_appended_to(
     let spec = numbered_machine_spec(RevisionTemplate { content: &content, names, pins: &Value::Null }, 7);
     assert_eq!(spec["template"]["spec"]["volumes"], json!([result]));
     assert_eq!(spec["dataVolumeTemplates"], json!([{ "metadata": { "name": "root-7" } }]));
+}
+
+#[rstest]
+#[case::without_the_setting(ALL, "gpu")]
+#[case::with_the_setting(OWN, "gpu-7")]
+fn the_ordinal_is_appended_to_resource_claims(#[case] names: NameGenerationSettings, #[case] expected: &str) {
+    let claims = |name: &str| {
+        json!([
+            { "name": "a", "resourceClaimName": name },
+            { "name": "b", "resourceClaimTemplateName": "shared" },
+            { "name": "c", "resourceClaimName": 1 },
+        ])
+    };
+    let content = json!({ "spec": { "template": { "spec": { "resourceClaims": claims("gpu") } } } });
+    let spec = numbered_machine_spec(RevisionTemplate { content: &content, names, pins: &Value::Null }, 7);
+    assert_eq!(spec["template"]["spec"]["resourceClaims"], claims(expected));
 }
 
 #[test]

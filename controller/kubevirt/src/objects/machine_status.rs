@@ -54,7 +54,8 @@ pub(crate) struct KubeVirtMachineStatus {
     pub(crate) state_change_requested: bool,
     /// Whether a VirtualMachineSnapshot is being taken of it.
     pub(crate) snapshotting: bool,
-    /// Name of the VirtualMachineRestore that replaces its volumes. KubeVirt does not start it before the end.
+    /// Name of the VirtualMachineRestore that replaces its volumes. KubeVirt does not start it before the
+    /// end.
     pub(crate) restore: Option<Arc<str>>,
 }
 

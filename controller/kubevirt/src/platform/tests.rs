@@ -149,6 +149,7 @@ fn a_condition_of_another_controller_keeps_its_fields_and_the_failure_has_the_wo
         available: 1,
         updated: 2,
         restart_pending: 1,
+        draining: 2,
         next_number: None,
         healed: 7,
         revision: "p-4".into(),
@@ -182,6 +183,7 @@ fn a_condition_of_another_controller_keeps_its_fields_and_the_failure_has_the_wo
     assert!(parsed.unknown_fields.is_empty(), "{:?}", parsed.unknown_fields);
     assert_eq!((parsed.observed_generation, parsed.available_replicas), (Some(4), Some(1)));
     assert_eq!((parsed.updated_replicas, parsed.restart_pending_replicas), (Some(2), Some(1)));
+    assert_eq!(parsed.draining_replicas, Some(2));
     assert_eq!((parsed.healed_replicas, parsed.current_revision.as_deref()), (Some(7), Some("p-4")));
     assert_eq!(
         written["instancetypeRef"],

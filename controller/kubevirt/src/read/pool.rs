@@ -6,6 +6,7 @@ use serde_json::Value;
 use vmpool_api::kubevirt::values::StatePreservation;
 use vmpool_engine::limits;
 use vmpool_engine::model::{DisruptionBudget, ObjectId, StorageTemplate};
+use vmpool_engine::progress::PROGRESS_DEADLINE_FIELD;
 use vmpool_engine::scale_up::class_slots::list_distinct_classes;
 use vmpool_engine::scale_up::provisioning_limit::MAX_PROVISIONING_FIELD;
 use vmpool_engine::standby::STANDBY_FIELD;
@@ -53,6 +54,8 @@ pub struct PoolSettings {
     pub max_unavailable: DisruptionBudget,
     /// `spec.maxProtection`, raw: it is read together with the annotation.
     pub max_protection: Value,
+    /// `spec.progressDeadlineSeconds`, raw: it is read together with the annotation.
+    pub progress_deadline: Value,
     /// `spec.maxProvisioning`, raw: it is read together with the annotation.
     pub max_provisioning: Value,
     /// `spec.standby`, raw: it is read together with the annotation.
@@ -140,6 +143,7 @@ fn read_settings_with_errors(
         paused: strategy::read_paused(&spec["paused"], &mut messages),
         max_unavailable: strategy::read_disruption_budget(&spec["maxUnavailable"], &mut messages),
         max_protection: spec["maxProtection"].clone(),
+        progress_deadline: spec[PROGRESS_DEADLINE_FIELD].clone(),
         max_provisioning: spec[MAX_PROVISIONING_FIELD].clone(),
         standby: spec[STANDBY_FIELD].clone(),
         start_obstacle: standby::find_start_obstacle(&spec["virtualMachineTemplate"]),

@@ -76,14 +76,22 @@ pub struct NameGenerationSettings {
     pub sysprep: bool,
     /// Names of Secrets with the metadata of cloud-init.
     pub meta_data: bool,
+    /// Names of ResourceClaims. A ResourceClaimTemplate serves all machines.
+    pub resource_claims: bool,
     /// Whether the host name of the guest is the name of its machine.
     pub hostname: bool,
 }
 
 impl NameGenerationSettings {
     /// Only the names of DataVolumes get the ordinal.
-    pub const NONE: Self =
-        Self { config_maps: false, secrets: false, sysprep: false, meta_data: false, hostname: false };
+    pub const NONE: Self = Self {
+        config_maps: false,
+        secrets: false,
+        sysprep: false,
+        meta_data: false,
+        resource_claims: false,
+        hostname: false,
+    };
 }
 
 /// `spec.autohealing`.
@@ -154,6 +162,7 @@ pub(super) fn read_name_generation(value: &Value, messages: &mut Messages) -> Na
         secrets: flag("appendIndexToSecretRefs"),
         sysprep: flag(annotated_names::SYSPREP),
         meta_data: flag(annotated_names::META_DATA),
+        resource_claims: flag(annotated_names::RESOURCE_CLAIMS),
         hostname: flag(annotated_names::HOSTNAME),
     }
 }

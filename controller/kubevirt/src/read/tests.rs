@@ -42,6 +42,7 @@ fn a_recorded_pool_is_read_with_the_defaults() {
             max_unavailable: DisruptionBudget::Percent(100),
             drain: Value::Null,
             max_protection: Value::Null,
+            progress_deadline: Value::Null,
             max_provisioning: Value::Null,
             standby: Value::Null,
             start_obstacle: None,

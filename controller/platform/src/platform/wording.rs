@@ -2,7 +2,7 @@
 
 use vmpool_engine::ObjectId;
 use vmpool_engine::condition::StatusCondition;
-use vmpool_engine::plan::DeleteReason;
+use vmpool_engine::plan::{DeleteReason, SurplusRule};
 use vmpool_engine::revisions::RevisionId;
 
 /// An event about a change of a condition.
@@ -34,7 +34,14 @@ pub trait Wording: Send + Sync + 'static {
     /// The controller deleted a machine.
     fn deleted(_namespace: &str, machine: &ObjectId, reason: DeleteReason) -> String {
         let why = match reason {
-            DeleteReason::Surplus | DeleteReason::Targeted { .. } => "",
+            DeleteReason::Targeted { .. } => "",
+            DeleteReason::Surplus { rule: SurplusRule::Policy } => ", as the scale-down policy says",
+            DeleteReason::Surplus { rule: SurplusRule::Draining } => {
+                ", because draining machines leave first"
+            }
+            DeleteReason::Surplus { rule: SurplusRule::NeverReady } => {
+                ", because machines that have not been ready leave first"
+            }
             DeleteReason::StandbySurplus => ", a standby machine that the pool does not need any more",
             DeleteReason::StandbyReplaced => ", a standby machine; another one takes its place",
             DeleteReason::Recycled => ", whose hooks released it; another machine takes its place",

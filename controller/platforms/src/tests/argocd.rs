@@ -34,6 +34,7 @@ fn pool<P: Platform>(conditions: Vec<StatusCondition>, observed: i64) -> Value {
         available: 1,
         updated: 1,
         restart_pending: 0,
+        draining: 0,
         next_number: None,
         healed: 0,
         revision: "r".into(),
@@ -46,8 +47,8 @@ fn pool<P: Platform>(conditions: Vec<StatusCondition>, observed: i64) -> Value {
 }
 
 fn conditions(phase: PoolPhase, is_ready: bool) -> Vec<StatusCondition> {
-    let holds =
-        [is_ready, matches!(phase, PoolPhase::Failing | PoolPhase::Scaling), phase == PoolPhase::Blocked];
+    let is_stalled = matches!(phase, PoolPhase::Blocked | PoolPhase::ProgressDeadlineExceeded);
+    let holds = [is_ready, matches!(phase, PoolPhase::Failing | PoolPhase::Scaling), is_stalled];
     let kinds = [ConditionType::Ready, ConditionType::Reconciling, ConditionType::Stalled];
     let conditions = kinds.into_iter().zip(holds).map(|(kind, holds)| StatusCondition {
         kind: kind.to_string(),
@@ -73,6 +74,7 @@ fn health(object: &Value) -> String {
 #[case::paused_without_work(PoolPhase::Paused, true, "Healthy: because of Ready")]
 #[case::paused(PoolPhase::Paused, false, "Suspended: because of Ready")]
 #[case::blocked(PoolPhase::Blocked, false, "Degraded: because of Ready")]
+#[case::overdue(PoolPhase::ProgressDeadlineExceeded, false, "Degraded: because of Ready")]
 #[case::failing(PoolPhase::Failing, false, "Progressing: because of Ready")]
 #[case::scaling(PoolPhase::Scaling, false, "Progressing: because of Ready")]
 #[case::rolling_out(PoolPhase::RollingOut, false, "Progressing: because of Ready")]
@@ -145,6 +147,7 @@ fn kstatus(object: &Value) -> &'static str {
 #[case::paused_without_work(PoolPhase::Paused, true, "Current")]
 #[case::paused(PoolPhase::Paused, false, "InProgress")]
 #[case::blocked(PoolPhase::Blocked, false, "Failed")]
+#[case::overdue(PoolPhase::ProgressDeadlineExceeded, false, "Failed")]
 #[case::failing(PoolPhase::Failing, false, "InProgress")]
 #[case::scaling(PoolPhase::Scaling, false, "InProgress")]
 fn helm_and_flux_wait_for_the_phase(

@@ -68,7 +68,7 @@ impl PlanBasis {
                 PoolAction::Delete {
                     machine,
                     reason:
-                        DeleteReason::Surplus
+                        DeleteReason::Surplus { .. }
                         | DeleteReason::StorageChanged { .. }
                         | DeleteReason::Unhealthy
                         | DeleteReason::Recycled

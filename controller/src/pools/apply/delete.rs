@@ -72,7 +72,7 @@ async fn delete_machine<P: Platform>(
             writer.delete_dependents_first(kind, path, machine, version).await
         }
         DeleteReason::StorageChanged { preserved: true }
-        | DeleteReason::Surplus
+        | DeleteReason::Surplus { .. }
         | DeleteReason::Targeted { .. }
         | DeleteReason::StandbySurplus
         | DeleteReason::StandbyReplaced

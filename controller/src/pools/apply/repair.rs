@@ -103,14 +103,11 @@ pub(super) async fn begin_drain<P: Platform>(
     mark: &DrainMark,
 ) -> ActionOutcome {
     let repair = Repair::labels(machine, "beginning the drain of");
-    let has_hooks = |live: &Machine| {
-        live.belongs_to(&pool.facts.id)
-            && !live.terminating
-            && !live.is_protected(context.leader.env.now())
-            && live.draining.as_ref().is_some_and(|draining| !draining.hooks.is_empty())
+    let may_begin = |live: &Machine| {
+        live.belongs_to(&pool.facts.id) && live.may_begin_drain(mark, context.leader.env.now())
     };
     let body = json!({ "metadata": { "annotations": { DRAINING: mark.text() } } });
-    let patch = FittingPatch { fits: has_hooks, merge: body, requirement: Requirement::Version };
+    let patch = FittingPatch { fits: may_begin, merge: body, requirement: Requirement::Version };
     machine_write_outcome_with(patch_fitting_machine(context, pool, &repair, patch).await, || {
         let note = format!(
             "machine {machine} drains before {}, until its hooks are released, at the latest until {}",
@@ -128,9 +125,10 @@ pub(super) async fn end_drain<P: Platform>(
     machine: &ObjectId,
 ) -> ActionOutcome {
     let repair = Repair::labels(machine, "ending the drain of");
-    let is_marked = |live: &Machine| live.belongs_to(&pool.facts.id) && live.draining.is_some();
+    let may_end =
+        |live: &Machine| live.belongs_to(&pool.facts.id) && live.may_end_drain(context.leader.env.now());
     let body = json!({ "metadata": { "annotations": { DRAINING: null } } });
-    let patch = FittingPatch { fits: is_marked, merge: body, requirement: Requirement::Version };
+    let patch = FittingPatch { fits: may_end, merge: body, requirement: Requirement::Version };
     machine_write_outcome_with(patch_fitting_machine(context, pool, &repair, patch).await, || {
         let note = format!("machine {machine} drains no longer: it stays in the pool");
         vec![PoolEvent { reason: EventReason::DrainEnded, name: machine.name.to_string(), note }]

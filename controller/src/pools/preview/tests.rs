@@ -18,7 +18,7 @@ fn names(plan: &Plan, wanted: impl Fn(&PoolAction) -> bool) -> Vec<String> {
 }
 
 fn is_surplus(action: &PoolAction) -> bool {
-    matches!(action, PoolAction::Delete { reason: DeleteReason::Surplus, .. })
+    matches!(action, PoolAction::Delete { reason: DeleteReason::Surplus { .. }, .. })
 }
 
 #[tokio::test]

@@ -1,7 +1,9 @@
 //! Scenarios of a complete leader on a server in memory, without faults.
 
 mod adoption;
+mod deadline;
 mod disks;
+mod draining;
 mod failures;
 mod kubevirt;
 mod leaders;

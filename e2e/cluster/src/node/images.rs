@@ -1,15 +1,15 @@
 //! Builds container images without a container engine: one program and its shared libraries.
 
-mod archive;
-mod libraries;
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::UNIX_EPOCH;
 
-use self::archive::LayerFile;
+use vmpool_image_archive::{
+    ImageDescription, host_architecture, image_path_of_program, read_program_files, write_image_archive,
+};
+
 use crate::binaries::profile_directory;
 use crate::control_plane::target_directory;
 use crate::error::{Error, Result};
@@ -25,7 +25,7 @@ pub const TAG: &str = "test";
 pub struct ContainerImage {
     /// The reference in Pods, such as `vmpool.local/vmpool-controller:test`.
     pub reference: String,
-    /// The file, in the format of `docker save`.
+    /// The file, as an OCI layout.
     pub archive: PathBuf,
 }
 
@@ -33,8 +33,8 @@ pub struct ContainerImage {
 /// changed.
 ///
 /// # Errors
-/// [`Error::MissingImage`] if the program was not built, [`Error::Command`] if its libraries cannot be
-/// listed, [`Error::File`].
+/// [`Error::MissingImage`] if the program was not built, [`Error::Image`] if its files cannot be
+/// read, [`Error::File`].
 pub fn of_program(name: &str) -> Result<ContainerImage> {
     of_file(name, &profile_directory()?.join(name))
 }
@@ -56,33 +56,20 @@ pub fn of_file(name: &str, program: &Path) -> Result<ContainerImage> {
     let archive = folder.join(format!("{name}-{key}.tar"));
     if !archive.is_file() {
         remove_older(&folder, name);
-        let layer = layer(program, &folder)?;
+        let files = read_program_files(program, &folder)?;
+        let entrypoint = image_path_of_program(program);
+        let image = ImageDescription {
+            reference: &reference,
+            entrypoint: &entrypoint,
+            architecture: host_architecture(),
+        };
         // The file is renamed when it is complete, because another test may look for it at the same time.
         let draft = tempfile::NamedTempFile::new_in(&folder).map_err(Error::file("creating", &folder))?;
-        let written = archive::write_image_archive(draft.as_file(), &reference, &entrypoint(program), &layer);
+        let written = write_image_archive(draft.as_file(), &image, &files);
         written.map_err(Error::file("writing", draft.path()))?;
         draft.persist(&archive).map_err(|error| Error::file("writing", &archive)(error.error))?;
     }
     Ok(ContainerImage { reference, archive })
-}
-
-/// The files of the only layer: the stripped program, and its libraries at their original paths.
-fn layer(program: &Path, folder: &Path) -> Result<Vec<LayerFile>> {
-    let stripped = tempfile::NamedTempFile::new_in(folder).map_err(Error::file("creating", folder))?;
-    let mut strip = Command::new("strip");
-    strip.arg("-o").arg(stripped.path()).arg(program);
-    run(strip)?;
-    let mut layer = vec![LayerFile::read(&entrypoint(program), stripped.path())?];
-    for library in libraries::shared_libraries(program)? {
-        layer.push(LayerFile::read(&library, Path::new(&library))?);
-    }
-    layer.sort_by(|one, other| one.path.cmp(&other.path));
-    Ok(layer)
-}
-
-/// The path of the program in its image.
-fn entrypoint(program: &Path) -> String {
-    format!("/{}", program.file_name().unwrap_or_default().to_string_lossy())
 }
 
 /// Removes the images of earlier builds of the program.
@@ -100,14 +87,4 @@ fn is_of(file: &str, name: &str) -> bool {
     let key = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
     key.and_then(|key| key.strip_suffix(".tar"))
         .is_some_and(|key| key.chars().all(|letter| letter == '-' || letter.is_ascii_hexdigit()))
-}
-
-fn run(mut command: Command) -> Result<()> {
-    let line = format!("{command:?}");
-    let output = command.output().map_err(|source| Error::Spawn { name: line.clone(), source })?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(Error::Command { command: line, status: output.status, stderr })
 }

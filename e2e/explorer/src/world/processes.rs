@@ -100,6 +100,7 @@ impl SimulatedWorld {
                 apis: vmpool_platforms::removal::APIS,
                 enabled: true,
                 accept_within: acceptance_window(RESERVATION_AGE),
+                autoscales: false,
                 request_timeout: REQUEST_TIMEOUT,
             },
             HealthEndpoints::new(),

@@ -31,6 +31,9 @@ const HELM_DEADLINE: Duration = Duration::from_mins(1);
 /// it equal to the chart.
 const STORED: &str = "e2e/manifests/chart.yaml";
 
+/// The chart requires a registry. Nothing is pulled from this one.
+const REGISTRY: &str = "image.registry=vmpool.local";
+
 /// The same with disk images, wrappers and instance types.
 const STORED_WITH_ALL: &str = "e2e/manifests/chart-all.yaml";
 
@@ -64,7 +67,7 @@ impl Chart {
         command
             .args(["template", "vmpool"])
             .arg(workspace_root().join("charts/vmpool"))
-            .args(["--namespace", SYSTEM_NAMESPACE])
+            .args(["--namespace", SYSTEM_NAMESPACE, "--set", REGISTRY])
             .args(values.iter().map(|value| format!("--set={value}")));
         let output = process::command_output("helm", command, HELM_DEADLINE).await?;
         if !output.status.success() {

@@ -76,7 +76,7 @@ fn an_image_is_downloaded_verified_and_published() {
 
 #[test]
 fn an_image_is_cloned_from_a_snapshot_and_a_claim_of_its_namespace() {
-    with_images("image-clones", &[], async |world| {
+    with_images("image-copies", &[], async |world| {
         let place = &world.place;
         place.put(http("debian", "disk.raw")).await?;
         world.until_ready("debian").await?;
@@ -89,7 +89,7 @@ fn an_image_is_cloned_from_a_snapshot_and_a_claim_of_its_namespace() {
             ensure!(volume["spec"]["source"][source] == named, "{volume}");
         }
         // A copy that is complete does not hold its source.
-        world.delete(API_VERSION, "VMDiskImage", "debian").await?;
+        place.delete(API_VERSION, "VMDiskImage", "debian").await?;
         world.until_gone(API_VERSION, "VMDiskImage", "debian").await?;
         for name in ["from-a-snapshot", "from-a-claim"] {
             world.until_ready(name).await?;
@@ -114,7 +114,7 @@ fn an_image_waits_for_the_upload_of_a_user_and_keeps_no_other_image_waiting() {
         place.put(http("debian", "disk.raw")).await?;
         world.until_ready("debian").await?;
         let uploaded = json!({ "metadata": { "annotations": { "simulator.vmpool.dev/uploaded": "true" } } });
-        world.patch(DATA_VOLUME_API_VERSION, "DataVolume", "from-a-user", &uploaded).await?;
+        place.patch(DATA_VOLUME_API_VERSION, "DataVolume", "from-a-user", &uploaded).await?;
         world.until_ready("from-a-user").await?;
         Ok(())
     });

@@ -212,6 +212,7 @@ pub(super) fn fields() -> Vec<(&'static str, Vec<Value>)> {
                 json!(true),
             ],
         ),
+        ("/spec/progressDeadlineSeconds", vec![json!(1), json!(0), json!("600"), json!(2_147_483_648_u64)]),
         (
             "/spec/maxProtection",
             vec![

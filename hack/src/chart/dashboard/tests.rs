@@ -41,6 +41,8 @@ fn a_dashboard_of_all_that_there_is_will_do() {
 #[case::an_unknown_label(
     "/panels/1/targets/0/expr", json!(r#"sum by (state, sate) (vmpool_pools{namespace=~"$namespace"})"#), "groups by sate")]
 #[case::all_namespaces("/panels/1/targets/0/expr", json!("vmpool_pools"), "shows other installations")]
+#[case::all_pools(
+    "/panels/1/targets/0/expr", json!(r#"vmpool_pool_machines{namespace=~"$namespace"}"#), "shows pools that are not selected")]
 #[case::a_fixed_prometheus("/panels/1/targets/0/datasource/uid", json!("PBFA97"), "selected data source")]
 #[case::the_same_id("/panels/2/id", json!(2), "no unique id")]
 #[case::an_overlap("/panels/2/gridPos/x", json!(11), "overlaps another panel")]

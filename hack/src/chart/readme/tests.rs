@@ -1,4 +1,4 @@
-use super::{table, with_table};
+use super::{documented_values, table, with_table};
 
 #[test]
 fn the_table_of_values_is_generated_from_comments() {
@@ -13,6 +13,7 @@ fn the_table_of_values_is_generated_from_comments() {
             "| `d` | `{e: [x, \"1\", \"\"]}` | As a whole |"
         ]
     );
+    assert_eq!(documented_values(text).unwrap(), ["a.b", "a.c", "d"]);
     let error = table("a:\n  b: 1\n").unwrap_err().to_string();
     assert!(error.contains("no comment above a.b"), "{error}");
 }

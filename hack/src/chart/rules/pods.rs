@@ -29,6 +29,12 @@ fn pod(pod: &Value, objects: &[Value]) -> Vec<String> {
     );
     must(value_at(pod, "securityContext.runAsNonRoot") == &Value::Bool(true), "may run as root");
     must(text_at(pod, "securityContext.seccompProfile.type") == "RuntimeDefault", "has no seccomp profile");
+    for field in ["runAsUser", "runAsGroup", "fsGroup"] {
+        must(
+            value_at(pod, "securityContext").get(field).is_none(),
+            &format!("has a fixed {field}, which OpenShift refuses"),
+        );
+    }
     for field in ["hostNetwork", "hostPID", "hostIPC", "initContainers"] {
         must(value_at(pod, field).is_null(), &format!("sets {field}"));
     }

@@ -78,6 +78,28 @@ const CONTROLLER_WRAPPERS: Grants = &[
     ("vmpool.dev/wrappedvirtualmachines/finalizers", "update"),
 ];
 
+const CONTROLLER_AUTOSCALERS: Grants = &[
+    ("vmpool.dev/poolautoscalers", "list watch"),
+    ("vmpool.dev/poolautoscalers/status", "patch"),
+    ("autoscaling/horizontalpodautoscalers", "list watch"),
+];
+
+const CONTROLLER_AUTOSCALERS_DVP: Grants = &[
+    ("virtualization.deckhouse.io/virtualmachinepools/scale", "patch"),
+    ("subresources.vmpool.dev/virtualmachinepools/scaledownwith", "create"),
+];
+
+const CONTROLLER_AUTOSCALERS_KUBEVIRT: Grants = &[
+    ("pool.kubevirt.io/virtualmachinepools/scale", "patch"),
+    ("kubevirt.subresources.vmpool.dev/virtualmachinepools/scaledownwith", "create"),
+];
+
+const APISERVER_AUTOSCALERS: Grants = &[("vmpool.dev/poolautoscalers", "list")];
+
+const VIEWER_AUTOSCALERS: Grants = &[("vmpool.dev/poolautoscalers", "get list watch")];
+
+const EDITOR_AUTOSCALERS: Grants = &[("vmpool.dev/poolautoscalers", "create update patch delete")];
+
 const LEASE: Grants = &[
     ("coordination.k8s.io/leases", "create"),
     ("coordination.k8s.io/leases vmpool-controller", "get update"),
@@ -286,7 +308,7 @@ const EVERY_USER_NAME: &str = "vmpool-cluster-instancetypes";
 /// The parts of the role with this kind and name, each with whether the variant has it.
 fn expected_parts(variant: &Variant, kind: &str, name: &str) -> Vec<(bool, Grants)> {
     let everywhere = variant.namespace.is_none();
-    let (dvp, kubevirt) = (variant.dvp, variant.kubevirt);
+    let (dvp, kubevirt, autoscalers) = (variant.dvp, variant.kubevirt, variant.autoscalers);
     let (images, standalone, own_certificates) = (variant.images, variant.standalone, !variant.cert_manager);
     match (kind, name) {
         ("ClusterRole", "vmpool-controller") => {
@@ -299,6 +321,9 @@ fn expected_parts(variant: &Variant, kind: &str, name: &str) -> Vec<(bool, Grant
                 (everywhere && images, CONTROLLER_IMAGES_CLUSTER),
                 (everywhere && images, CONTROLLER_IMAGES),
                 (everywhere && variant.wrappers, CONTROLLER_WRAPPERS),
+                (everywhere && autoscalers, CONTROLLER_AUTOSCALERS),
+                (everywhere && autoscalers && dvp, CONTROLLER_AUTOSCALERS_DVP),
+                (everywhere && autoscalers && kubevirt, CONTROLLER_AUTOSCALERS_KUBEVIRT),
             ]
         }
         ("Role", "vmpool-controller") => {
@@ -308,6 +333,9 @@ fn expected_parts(variant: &Variant, kind: &str, name: &str) -> Vec<(bool, Grant
                 (kubevirt, CONTROLLER_KUBEVIRT),
                 (images, CONTROLLER_IMAGES),
                 (variant.wrappers, CONTROLLER_WRAPPERS),
+                (autoscalers, CONTROLLER_AUTOSCALERS),
+                (autoscalers && dvp, CONTROLLER_AUTOSCALERS_DVP),
+                (autoscalers && kubevirt, CONTROLLER_AUTOSCALERS_KUBEVIRT),
             ]
         }
         ("Role", "vmpool-controller-lease") => vec![(true, LEASE)],
@@ -339,10 +367,16 @@ fn expected_parts(variant: &Variant, kind: &str, name: &str) -> Vec<(bool, Grant
                 (everywhere, APISERVER_EVENTS),
                 (everywhere && dvp, APISERVER_NAMESPACED),
                 (everywhere && kubevirt, APISERVER_KUBEVIRT),
+                (everywhere && autoscalers, APISERVER_AUTOSCALERS),
             ]
         }
         ("Role", "vmpool-apiserver") => {
-            vec![(true, APISERVER_EVENTS), (dvp, APISERVER_NAMESPACED), (kubevirt, APISERVER_KUBEVIRT)]
+            vec![
+                (true, APISERVER_EVENTS),
+                (dvp, APISERVER_NAMESPACED),
+                (kubevirt, APISERVER_KUBEVIRT),
+                (autoscalers, APISERVER_AUTOSCALERS),
+            ]
         }
         ("ClusterRole", "vmpool-viewer" | "vmpool-editor" | "vmpool-admin") => {
             let (editor, admin) = (name != "vmpool-viewer", name == "vmpool-admin");
@@ -359,6 +393,8 @@ fn expected_parts(variant: &Variant, kind: &str, name: &str) -> Vec<(bool, Grant
                 (images, VIEWER_IMAGES),
                 (editor && images, EDITOR_IMAGES),
                 (admin && images, ADMIN_IMAGES),
+                (autoscalers, VIEWER_AUTOSCALERS),
+                (editor && autoscalers, EDITOR_AUTOSCALERS),
                 (standalone, VIEWER_STANDALONE),
                 (editor && standalone, EDITOR_STANDALONE),
             ]

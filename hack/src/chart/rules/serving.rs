@@ -63,6 +63,12 @@ const IMAGES: &[Path] = &[
     ),
 ];
 
+const AUTOSCALERS: &[Path] = &[(
+    "/validate-vmpool-dev-v1alpha1-poolautoscaler",
+    &["CREATE", "UPDATE"],
+    ["vmpool.dev", "v1alpha1", "poolautoscalers"],
+)];
+
 /// Checks that a Service targets a port of its pods.
 pub(super) fn check_service(service: &Value, objects: &[Value]) -> Vec<String> {
     let pods = selected_pod_templates(objects, value_at(service, "spec.selector"));
@@ -194,6 +200,7 @@ pub(super) fn check_webhook_configuration(
         (!is_mutating && variant.dvp, DVP),
         (!is_mutating && variant.kubevirt, KUBEVIRT),
         (!is_mutating && variant.images, IMAGES),
+        (!is_mutating && variant.autoscalers, AUTOSCALERS),
         (!is_mutating && variant.standalone, STANDALONE),
         (!is_mutating && variant.kubevirt && !variant.standalone, BESIDE_KUBEVIRT),
         (is_mutating && variant.standalone, COMPLETING),

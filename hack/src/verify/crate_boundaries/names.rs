@@ -28,8 +28,15 @@ const FOLDERS: [&str; 8] = [
 /// and the metrics of disk images, which name the kinds of the objects that refer to them.
 const EXEMPT: [&str; 2] = ["controller/engine/src/condition.rs", "controller/src/metrics/images.rs"];
 
-/// The modules of disk images.
-const IMAGES: &str = "controller/src/images";
+/// The modules of what exists on one platform only: disk images, and the commands that read templates of its
+/// machines and images of another program on it.
+const OF_ONE_PLATFORM: [&str; 5] = [
+    "controller/src/images",
+    "cli/src/commands/convert",
+    "cli/src/commands/convert.rs",
+    "cli/src/commands/create",
+    "cli/src/commands/create.rs",
+];
 
 /// Parts of groups, kinds, plural names and labels, in lower case. Case does not matter.
 const NAMES: [&str; 14] = [
@@ -71,8 +78,7 @@ pub(super) fn find_platform_names(tree: &SourceTree) -> Result<Vec<String>> {
     for folder in FOLDERS {
         for file in rust_files(&tree.root().join(folder))? {
             let relative = tree.relative_path(&file);
-            // Disk images exist on one platform only, and are made of its importer's objects.
-            if relative.starts_with(IMAGES)
+            if OF_ONE_PLATFORM.iter().any(|module| relative.starts_with(module))
                 || is_test(relative)
                 || EXEMPT.iter().any(|exempt| relative == Path::new(exempt))
             {

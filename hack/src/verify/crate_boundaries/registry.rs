@@ -11,13 +11,18 @@ pub(super) const TABLE: &str = "controller/platforms/src/registry.rs";
 /// The crate with the traits, on which each platform depends.
 const INTERFACE: &str = "vmpool-platform";
 
-/// The crate with the table.
-const REGISTRY: &str = "vmpool-platforms";
+/// The crates that are no platform: the one with the table, and the rules of instance types, which are
+/// written in the interface's words.
+const NO_PLATFORMS: [&str; 2] = ["vmpool-platforms", "vmpool-instancetype"];
 
 /// The crates of platforms in a workspace's metadata that the text of the table does not name.
 pub(super) fn unlisted_platforms(metadata: &Value, table: &str) -> Vec<String> {
     let all = packages::json_list(metadata, "packages").iter();
-    let platforms = all.filter(|package| package["name"] != REGISTRY && depends_on_interface(package));
+    let is_platform = |package: &&Value| {
+        let name = package["name"].as_str().unwrap_or_default();
+        !NO_PLATFORMS.contains(&name) && depends_on_interface(package)
+    };
+    let platforms = all.filter(is_platform);
     let names = platforms.filter_map(|package| package["name"].as_str());
     names
         .filter(|name| !table.contains(&format!("=> {}::", name.replace('-', "_"))))

@@ -213,6 +213,21 @@ fn a_claim_shows_the_id_that_releases_it() {
 }
 
 #[test]
+fn a_draining_machine_shows_its_hooks_and_its_deadline() {
+    let mut pool = status();
+    pool.draining = 1;
+    pool.machines[0].drain = Some(DrainStatus {
+        step: "its deletion in a scale-down",
+        deadline: Some(Timestamp::from_second(8200).unwrap()),
+        hooks: vec!["job".into()],
+    });
+    let text = plain_text(&pool, TextExtent::Screen);
+    assert!(text.contains(", 1 draining\n"), "{text}");
+    let note = "drains before its deletion in a scale-down, waits for job, until 1970-01-01T02:16:40Z";
+    assert!(text.contains(note), "{text}");
+}
+
+#[test]
 fn texts_of_other_programs_cannot_control_the_terminal() {
     const FOREIGN: &str = "\u{1b}[31mX\u{1b}]0;title\u{7}";
     let foreign = || Some(FOREIGN.to_owned());

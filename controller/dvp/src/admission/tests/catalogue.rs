@@ -260,6 +260,10 @@ pub(super) fn rule_examples() -> Vec<RuleExample> {
             with(pool(), "/metadata/annotations", json!({ "vmpool.dev/max-protection": "30s" })),
         ),
         create(
+            Rule::ProgressDeadline,
+            with(pool(), "/metadata/annotations", json!({ "vmpool.dev/progress-deadline-seconds": "0" })),
+        ),
+        create(
             Rule::MaxProvisioning,
             with(pool(), "/metadata/annotations", json!({ "vmpool.dev/max-provisioning": "0" })),
         ),

@@ -230,7 +230,10 @@ fn a_delete_names_the_uid_that_was_seen() {
     let plan = PoolWorld::desiring(0).with_machines(1).plan();
     let machine =
         crate::ObjectId::new(&numbered_machine_name(0), &format!("uid-of-{}", numbered_machine_name(0)));
-    assert_eq!(plan.actions, [PoolAction::Delete { machine, reason: DeleteReason::Surplus }]);
+    assert_eq!(
+        plan.actions,
+        [PoolAction::Delete { machine, reason: DeleteReason::Surplus { rule: SurplusRule::Policy } }]
+    );
 }
 
 #[test]
@@ -343,7 +346,7 @@ fn targets_are_deleted_before_the_surplus() {
         leaving(&world),
         [
             ("web-a".to_owned(), DeleteReason::Targeted { forced: false }),
-            ("web-c".to_owned(), DeleteReason::Surplus)
+            ("web-c".to_owned(), DeleteReason::Surplus { rule: SurplusRule::Policy })
         ]
     );
 }
@@ -406,7 +409,7 @@ fn a_reserved_machine_is_not_deleted_as_surplus_and_no_other_in_its_place() {
     // Machine web-c is the newest, and web-d is next.
     let world = world(2, ScaleDownPolicy::NewestFirst, AGES).reserved("r", &["web-c"]);
     let plan = world.plan();
-    assert_eq!(leaving(&world), [("web-d".to_owned(), DeleteReason::Surplus)]);
+    assert_eq!(leaving(&world), [("web-d".to_owned(), DeleteReason::Surplus { rule: SurplusRule::Policy })]);
     assert!(plan.blockers.contains(&Blocker::Reservation { machine: "web-c".into() }), "{:?}", plan.blockers);
     // An accepted target is deleted in addition to the policy's choice. Without its entry, the machine is
     // chosen by the policy.

@@ -10,7 +10,7 @@ use crate::failure::{FailureReason, PoolFailure};
 use crate::membership::losses::Rehearsal;
 use crate::model::{DiskDraft, Draft, Lifetime, MachineActivity, Naming, PoolDiskTemplate, ScaleDownPolicy};
 use crate::plan::PoolAction;
-use crate::plan::{DeleteReason, NamesInUse};
+use crate::plan::{DeleteReason, NamesInUse, SurplusRule};
 use crate::scale_up::names::{MIN_BLOCK, NameBlock};
 use crate::testing::{PoolWorld, created_machines, deleted_machines, numbered_machine_name, own_disk};
 
@@ -367,7 +367,10 @@ fn what_only_the_owner_can_mend_blocks_creation_but_not_removal(
     let shrinking = PoolWorld::desiring(1).with_machines(2).pool(spoil).plan();
     let machine =
         crate::ObjectId::new(&numbered_machine_name(1), &format!("uid-of-{}", numbered_machine_name(1)));
-    assert_eq!(shrinking.actions, [PoolAction::Delete { machine, reason: DeleteReason::Surplus }]);
+    assert_eq!(
+        shrinking.actions,
+        [PoolAction::Delete { machine, reason: DeleteReason::Surplus { rule: SurplusRule::Policy } }]
+    );
 }
 
 #[rstest]

@@ -81,7 +81,7 @@ fn the_plan_names_the_limit_and_asks_for_a_pass_when_the_oldest_machine_no_longe
     let plan = limited(5, 2, 2).plan();
     let expected = LimitedProvisioning { scope: ProvisioningScope::Pool, limit: 2, provisioning: 2 };
     assert_eq!(plan.blockers, [Blocker::Provisioning(expected)]);
-    assert_eq!(plan.requeue_after, Some(START_TIMEOUT - Duration::from_mins(1)));
+    assert_eq!(plan.requeue_after, START_TIMEOUT.checked_sub(Duration::from_mins(1)));
     assert!(plan.wants.create, "the create is only delayed");
 }
 

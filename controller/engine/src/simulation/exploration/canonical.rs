@@ -5,6 +5,7 @@
 //!   whether it has one more number or several.
 //! * A UID is replaced by its rank among the UIDs, and a version by its rank among the versions of the same
 //!   object.
+//! * The id of a drain is replaced by the place of its first mention.
 //! * A time is in the future, now, or long ago. Creation times of machines and the times since when disks are
 //!   free are compared, so they are replaced by their rank.
 //! * Texts in braces have no order.
@@ -22,6 +23,9 @@ use crate::scale_up::names::Namer;
 
 /// Numbers left in the name block that count as several.
 const SEVERAL: u64 = 2;
+
+/// Length of the id of a drain.
+const DRAIN_ID: usize = 16;
 
 enum Token<'t> {
     Raw(&'t str),
@@ -42,6 +46,8 @@ enum Token<'t> {
         version: u64,
     },
     Request(&'t str),
+    /// The id of a drain.
+    Drain(&'t str),
     Created(Timestamp),
     Free(Timestamp),
     Moment(Duration),
@@ -77,7 +83,11 @@ impl<'t> Reader<'t> {
         while self.at < self.text.len() {
             // A token starts with a letter or a digit after another character.
             let rest = &self.text[self.at..];
-            let step = self.name(rest).or_else(|| self.labelled(rest)).or_else(|| self.moment(rest));
+            let step = self
+                .name(rest)
+                .or_else(|| self.labelled(rest))
+                .or_else(|| self.drain(rest))
+                .or_else(|| self.moment(rest));
             match step {
                 Some(length) => {
                     self.at += length;
@@ -154,6 +164,16 @@ impl<'t> Reader<'t> {
         Some(value.len())
     }
 
+    fn drain(&mut self, rest: &'t str) -> Option<usize> {
+        let id = rest.get(..DRAIN_ID)?;
+        let is_id = id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_text = self.text[..self.at].ends_with('"') && rest[DRAIN_ID..].starts_with('"');
+        (is_id && is_text).then(|| {
+            self.push(Token::Drain(id));
+            DRAIN_ID
+        })
+    }
+
     fn moment(&mut self, rest: &'t str) -> Option<usize> {
         if !rest.starts_with(|c: char| c.is_ascii_digit()) {
             return None;
@@ -208,6 +228,7 @@ struct Names<'t> {
     uids: BTreeSet<u64>,
     versions: BTreeMap<&'t str, BTreeSet<u64>>,
     requests: BTreeSet<&'t str>,
+    drains: BTreeMap<&'t str, usize>,
     created: BTreeSet<Timestamp>,
     free: BTreeSet<Timestamp>,
 }
@@ -222,6 +243,7 @@ impl<'t> Names<'t> {
             uids: BTreeSet::new(),
             versions: BTreeMap::new(),
             requests: BTreeSet::new(),
+            drains: BTreeMap::new(),
             created: BTreeSet::new(),
             free: BTreeSet::new(),
         };
@@ -243,6 +265,10 @@ impl<'t> Names<'t> {
                 }
                 Token::Request(request) => {
                     names.requests.insert(request);
+                }
+                Token::Drain(id) => {
+                    let place = names.drains.len();
+                    names.drains.entry(id).or_insert(place);
                 }
                 Token::Created(at) => {
                     names.created.insert(*at);
@@ -272,6 +298,7 @@ impl<'t> Names<'t> {
                 Token::Request(request) => {
                     write!(out, "{}", self.requests.iter().filter(|other| *other < request).count())
                 }
+                Token::Drain(id) => write!(out, "d{}", self.drains[id]),
                 Token::Created(at) => {
                     write!(out, "{}{}", self.created.range(..at).count(), self.age(since_start(*at)))
                 }

@@ -19,6 +19,8 @@ pub(super) struct ExploredUserActions {
     pub(super) detach: bool,
     /// They protect machines.
     pub(super) protect: bool,
+    /// They set hooks of machines, and release them with the id of the present drain or of an earlier one.
+    pub(super) hook: bool,
     /// They delete the pool.
     pub(super) end: bool,
 }

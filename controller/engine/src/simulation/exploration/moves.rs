@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::super::api::{Api, BrokenInvariant, check_invariant};
 use super::super::controller::RequestDelivery;
+use super::super::hooks::HookStep;
 use super::super::instances::{can_finish, enable_instances};
 use super::super::step::SimulationStep;
 use super::super::world::EngineSimulation;
@@ -49,6 +50,7 @@ pub(super) enum Move {
     Detach(usize),
     Return(usize),
     Protect(usize),
+    Hook(usize, HookStep),
     End,
     Time,
 }
@@ -141,6 +143,7 @@ impl ExploredState {
             | Move::Detach(_)
             | Move::Return(_)
             | Move::Protect(_)
+            | Move::Hook(..)
             | Move::End => {
                 self.edits = self.edits.map(|edits| edits - 1);
                 self.user(step);
@@ -232,6 +235,10 @@ impl ExploredState {
                 let id = live_machines(&world.api)[which].clone();
                 let until = time_after(world.api.timestamp(), PROTECTED);
                 world.api.protect(&id, Some(ProtectionEnd::At(until)));
+            }
+            Move::Hook(which, step) => {
+                let id = live_machines(&world.api)[which].clone();
+                world.api.hook_step(&id, step);
             }
             Move::End => world.api.edit_pool(|pool| pool.deleting = true),
             _ => unreachable!("not of users"),
@@ -364,6 +371,10 @@ pub(super) fn possible_moves(state: &ExploredState) -> Vec<Move> {
     }
     if users.protect {
         moves.extend((0..live).map(Move::Protect));
+    }
+    if users.hook {
+        let steps = [HookStep::Set, HookStep::Release, HookStep::ReleaseEarlier];
+        moves.extend((0..live).flat_map(|which| steps.map(|step| Move::Hook(which, step))));
     }
     if users.end {
         moves.push(Move::End);

@@ -17,6 +17,7 @@ const NONE: ExploredUserActions = ExploredUserActions {
     revise: false,
     detach: false,
     protect: false,
+    hook: false,
     end: false,
 };
 
@@ -29,6 +30,9 @@ const REVISE: ExploredUserActions = ExploredUserActions { scale: true, revise: t
 
 /// Users that protect machines, change the number of replicas and change the template.
 const PROTECT: ExploredUserActions = ExploredUserActions { protect: true, ..REVISE };
+
+/// Owners of hooks, and users that change the number of replicas.
+const HOOK: ExploredUserActions = ExploredUserActions { scale: true, hook: true, ..NONE };
 
 /// Users that detach machines and give them back.
 const DETACH: ExploredUserActions = ExploredUserActions { scale: true, detach: true, ..NONE };
@@ -100,6 +104,8 @@ const FEW: usize = 20_000;
 #[case(ExplorationConfig { called: "one machine goes, its disk is kept", start: 1, keeps: Some(FreeDiskDeletion::AtOnce), behind: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one machine gets another template", start: 1, users: REVISE, behind: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one machine is protected", start: 1, users: PROTECT, edits: Some(2), faults: 0, behind: 0, ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine has a hook", start: 1, users: HOOK, edits: Some(3), faults: 0, behind: 0, ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine has a hook, with a fault", start: 1, users: HOOK, edits: Some(2), behind: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one machine is removed by name", start: 1, users: REMOVE, behind: 0, ..EXPLICIT })]
 #[case(ExplorationConfig { called: "one pool is deleted", start: 1, keeps: Some(FreeDiskDeletion::Never), users: END, behind: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one machine with an instance comes", ..INSTANCES })]
@@ -126,6 +132,9 @@ fn all_states_of_a_small_configuration_keep_the_invariants_and_converge(#[case] 
 #[case(ExplorationConfig { called: "two machines, template", users: REVISE, ..TWO })]
 #[case(ExplorationConfig { called: "two machines, protected", users: PROTECT, ..TWO })]
 #[case(ExplorationConfig { called: "two machines, protected, late", start: 2, users: ExploredUserActions { revise: false, ..PROTECT }, behind: 1, ..TWO })]
+#[case(ExplorationConfig { called: "two machines, hooks", start: 2, users: HOOK, edits: Some(3), ..TWO })]
+#[case(ExplorationConfig { called: "two machines, hooks, template", start: 2, users: ExploredUserActions { revise: true, ..HOOK }, edits: Some(3), ..TWO })]
+#[case(ExplorationConfig { called: "one instance, template, hook", start: 1, users: ExploredUserActions { revise: true, ..HOOK }, edits: Some(3), behind: 0, ..INSTANCES })]
 #[case(ExplorationConfig { called: "two machines, removed", users: REMOVE, ..TWO })]
 #[case(ExplorationConfig { called: "two machines, explicit", users: REMOVE, scale_down_policy: ScaleDownPolicy::Explicit, ..TWO })]
 #[case(ExplorationConfig { called: "two machines, by ordinal", start: 1, machines: 2, edits: Some(2), behind: 0, ..ORDINAL })]

@@ -255,3 +255,68 @@ fn a_failure_that_is_repeated_is_a_cause_in_reconciling() {
     assert_eq!(message(ConditionType::Reconciling), "the controller repeats what failed: quota");
     assert!(message(ConditionType::Stalled).contains("if the failure lasts"));
 }
+
+/// The statuses of `Reconciling` and `Stalled` with the message of the latter, at an uptime after the pool
+/// was first observed.
+fn stalled_after(mut world: PoolWorld, age: std::time::Duration) -> String {
+    let record = |world: &mut PoolWorld| {
+        let distance = crate::status::measure_distance(&world.observed(&world.snapshot()));
+        world.memory.record_distance(distance, world.uptime);
+    };
+    record(&mut world);
+    world.uptime += age;
+    record(&mut world);
+    let status = shown(&world, world.memory.failure().as_ref());
+    let [reconciling, stalled] =
+        [ConditionType::Reconciling, ConditionType::Stalled].map(|kind| find(&status, kind));
+    format!("{} {} {}: {}", reconciling.status, stalled.status, stalled.reason, stalled.message)
+}
+
+#[test]
+fn a_pool_is_stalled_at_its_progress_deadline_and_not_before() {
+    let world = || {
+        let world = ready(2).pool(|pool| pool.progress_deadline = std::time::Duration::from_mins(1));
+        world.edit(&numbered_machine_name(0), |machine| machine.activity = MachineActivity::NotRunning)
+    };
+    let before = stalled_after(world(), std::time::Duration::from_secs(59));
+    assert_eq!(before, "True False Scaling: the controller needs no user action");
+    let expected = format!(
+        "False True ProgressDeadlineExceeded: the pool has made no progress for 60 s, its progressDeadlineSeconds: remove \
+         the cause, or raise the deadline if machines need longer; machine {} is not ready; 1 of 2 machines are ready",
+        numbered_machine_name(0)
+    );
+    assert_eq!(stalled_after(world(), std::time::Duration::from_mins(1)), expected);
+}
+
+/// Each cause, after the default deadline.
+#[rstest]
+#[case::missing(PoolWorld::desiring(2).with_machines(1), true)]
+#[case::surplus(PoolWorld::desiring(1).with_machines(2), true)]
+#[case::a_rollout(outdated(ready(2)), true)]
+#[case::settled(ready(2), false)]
+#[case::paused(outdated(ready(2)).pool(|pool| pool.paused = true), false)]
+#[case::a_paused_rollout(outdated(ready(2)).pool(|pool| pool.rollout.paused = true), false)]
+fn only_a_pool_with_work_left_is_stalled(#[case] world: PoolWorld, #[case] expected: bool) {
+    let shown = stalled_after(world, crate::progress::DEFAULT_DEADLINE);
+    assert_eq!(shown.starts_with("False True ProgressDeadlineExceeded: "), expected, "{shown}");
+}
+
+#[test]
+fn a_pool_that_waits_for_a_user_stays_blocked() {
+    let world = ready(1)
+        .pool(|pool| pool.desired = 2)
+        .memory(|memory| memory.blockers = vec![Blocker::UserAction("free a name".into())]);
+    let shown = stalled_after(world, crate::progress::DEFAULT_DEADLINE);
+    assert_eq!(shown, "False True Blocked: free a name");
+}
+
+#[test]
+fn a_change_of_the_spec_starts_the_deadline_again() {
+    let mut world = PoolWorld::desiring(2).with_machines(1);
+    let distance = crate::status::measure_distance(&world.observed(&world.snapshot()));
+    world.memory.record_distance(distance, world.uptime);
+    assert!(world.memory.progress().time_left(world.pool.progress_deadline, world.uptime).is_some());
+    world.pool.generation += 1;
+    world.memory.observe(&world.pool, world.uptime);
+    assert!(world.memory.progress().time_left(world.pool.progress_deadline, world.uptime).is_none());
+}

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use crate::condition::ConditionType;
 use crate::memory::PROBLEM_AGE;
 use crate::model::{MachineActivity, Restarts, ScaleDownPolicy, StatusContent};
-use crate::status::{ComputedStatus, compute_status};
+use crate::status::{ComputedStatus, compute_status, measure_distance};
 use crate::testing::{PoolWorld, numbered_machine_name};
 
 /// A machine of a random pool.
@@ -220,5 +220,34 @@ proptest! {
                 prop_assert_eq!(named, stuck.min(3), "{}", message(kind));
             }
         }
+    }
+
+    /// A pool that has work left at its deadline is `Stalled`, so that no client waits for it without end.
+    #[test]
+    fn a_pool_is_never_ready_and_stalled_and_reconciles_no_longer_than_its_deadline(
+        desired in 0_usize..6,
+        machines in prop::collection::vec(prop::sample::select(DrawnMachine::ALL.to_vec()), 0..6),
+        content in prop::sample::select(vec![StatusContent::Complete, StatusContent::FailureAndPause]),
+        restarts in prop::sample::select(vec![Restarts::ByPlatform, Restarts::ByController, Restarts::ByUser]),
+        paused in any::<bool>(),
+    ) {
+        let mut world = drawn_world(desired, &machines).pool(|pool| {
+            pool.status_content = content;
+            pool.rollout.restarts = restarts;
+            pool.paused = paused;
+        });
+        let distance = measure_distance(&world.observed(&world.snapshot()));
+        world.memory.record_distance(distance, world.uptime);
+        world.uptime += world.pool.progress_deadline;
+        world.memory.record_distance(distance, world.uptime);
+        let status = compute_status(&world.observed(&world.snapshot()), None);
+        let holds = |kind: ConditionType| {
+            status.conditions.iter().any(|condition| condition.is(kind) && condition.status == "True")
+        };
+        let [ready, reconciling, stalled] =
+            [ConditionType::Ready, ConditionType::Reconciling, ConditionType::Stalled].map(holds);
+        prop_assert!(usize::from(ready) + usize::from(reconciling) + usize::from(stalled) <= 1);
+        prop_assert_eq!(stalled, distance.is_some(), "{:?}", status.conditions);
+        prop_assert!(!paused || !stalled);
     }
 }

@@ -407,6 +407,22 @@ fn the_limit_on_provisioning_is_checked_when_it_changes() {
 }
 
 #[test]
+fn the_progress_deadline_is_checked_when_it_changes() {
+    let annotated = |text: &str| {
+        with(pool(), "/metadata/annotations", json!({ "vmpool.dev/progress-deadline-seconds": text }))
+    };
+    let (good, bad) = (annotated("1800"), annotated("30m"));
+    assert_eq!(refused(&create(&good)), []);
+    assert_eq!(refused(&judge(Some(&good), &bad)), [Rule::ProgressDeadline], "without a change of the spec");
+    assert_eq!(refused(&judge(Some(&bad), &bad)), []);
+    let field = |value: Value| with(pool(), "/spec/progressDeadlineSeconds", value);
+    for bad in [json!(0), json!(-1), json!("600"), json!(2_147_483_648_u64), json!(1.5)] {
+        assert_eq!(refused(&create(&field(bad.clone()))), [Rule::ProgressDeadline], "{bad}");
+    }
+    assert_eq!(refused(&create(&field(json!(1)))), []);
+}
+
+#[test]
 fn the_longest_protection_is_checked_when_it_changes() {
     let limited =
         |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/max-protection": text }));

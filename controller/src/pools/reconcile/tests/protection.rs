@@ -24,7 +24,7 @@ fn protect(world: &LeaderWorld, machine: &str, seconds: u64) {
 }
 
 /// The newest machine, which a scale-down deletes first.
-fn newest(world: &LeaderWorld) -> String {
+pub(super) fn newest(world: &LeaderWorld) -> String {
     let machines = world.machines();
     let created = |machine: &&Value| {
         let metadata = &machine["metadata"];
@@ -34,12 +34,12 @@ fn newest(world: &LeaderWorld) -> String {
     machine_names(std::slice::from_ref(newest)).remove(0)
 }
 
-fn machine(world: &LeaderWorld, name: &str) -> Value {
+pub(super) fn machine(world: &LeaderWorld, name: &str) -> Value {
     world.server.get(MACHINES, name).expect("it exists")
 }
 
 /// Machines that the platform restarts without approval for a change of memory.
-async fn automatic(replicas: usize) -> LeaderWorld {
+pub(super) async fn automatic(replicas: usize) -> LeaderWorld {
     let world = LeaderWorld::with_pool(replicas).await;
     edit(&world, |pool| {
         pool["spec"]["virtualMachineTemplate"]["spec"]["disruptions"] =

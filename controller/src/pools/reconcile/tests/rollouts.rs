@@ -195,7 +195,7 @@ async fn a_write_of_the_status_of_a_machine_conflicts_with_no_patch() {
         if is_patch(call, MACHINES) {
             writes += 1;
             server.edit(MACHINES, &call.name, |machine| {
-                machine["status"]["ipAddress"] = json!(writes.to_string())
+                machine["status"]["ipAddress"] = json!(writes.to_string());
             });
         }
         Fate::Serve

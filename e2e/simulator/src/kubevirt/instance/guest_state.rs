@@ -1,6 +1,6 @@
 //! States of a running guest that the knob `guest-state` sets: paused, or moving to a different node.
 
-use super::status::new_condition;
+use super::condition::new_condition;
 use crate::{
     knobs::{MIGRATING, PAUSED},
     kubevirt::{

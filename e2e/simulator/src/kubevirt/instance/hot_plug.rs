@@ -1,7 +1,7 @@
 //! Hot-plugs: a guest gets the CPU sockets and the memory of the spec of its instance later than the
 //! instance, when it has been migrated.
 
-use super::{guest_size::GuestSize, status::new_condition};
+use super::{condition::new_condition, guest_size::GuestSize};
 use crate::{
     kubevirt::{
         model::{Guest, KubeVirtModel},

@@ -1,5 +1,6 @@
 //! The VMI controller and the node agent: an instance passes its phases.
 
+mod condition;
 mod guest_size;
 mod guest_state;
 mod hot_plug;

@@ -1,6 +1,7 @@
 //! The status of an instance.
 
 use super::{
+    condition::new_condition,
     guest_size::{HOT_CPU, HOT_MEMORY},
     guest_state::is_of_knob,
 };
@@ -161,24 +162,6 @@ impl KubeVirtModel {
             }
             _ => None,
         }
-    }
-}
-
-pub(super) fn new_condition(
-    type_: &str,
-    status: &str,
-    reason: &str,
-    message: String,
-    now: Timestamp,
-) -> SimulatedKubeVirtCondition {
-    SimulatedKubeVirtCondition {
-        type_: type_.to_owned(),
-        status: status.to_owned(),
-        reason: Some(reason.to_owned()),
-        message: Some(message),
-        last_probe_time: None,
-        last_heartbeat_time: None,
-        last_transition_time: Some(format_seconds(now)),
     }
 }
 

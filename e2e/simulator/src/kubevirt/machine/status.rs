@@ -91,7 +91,11 @@ impl KubeVirtModel {
         } else if slot.memory.status_writes_left > 0 {
             slot.memory.status_writes_left -= 1;
             let left = slot.memory.status_writes_left;
-            self.patch_status(&id, &json!({ "conditions": probed(desired.conditions, left, now) }), now);
+            self.patch_status(
+                &id,
+                &json!({ "conditions": with_probe_time(desired.conditions, left, now) }),
+                now,
+            );
         }
     }
 
@@ -164,7 +168,7 @@ impl KubeVirtModel {
 
 /// Conditions that say nothing new: only the time of the last probe of the first one differs, by a second for
 /// each write that is left.
-fn probed(
+fn with_probe_time(
     mut conditions: Vec<SimulatedKubeVirtCondition>,
     left: u64,
     now: Timestamp,

@@ -3,18 +3,18 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::error::{Error, Result};
+use crate::error::ImageError;
 
 /// The absolute paths of all libraries and the dynamic linker; none for a static program.
 ///
 /// # Errors
-/// [`Error::Command`] if one of them is not installed, [`Error::Spawn`] without `ldd`.
-pub(super) fn shared_libraries(program: &Path) -> Result<Vec<String>> {
+/// [`ImageError::Tool`] if one of them is not installed, [`ImageError::Start`] without `ldd`.
+pub(crate) fn find_shared_libraries(program: &Path) -> Result<Vec<String>, ImageError> {
     let mut command = Command::new("ldd");
     // The output is parsed below, so it must not be localized.
     command.arg(program).env("LC_ALL", "C");
-    let output = command.output().map_err(|source| Error::Spawn { name: "ldd".to_owned(), source })?;
-    let failed = |stderr: String| Error::Command {
+    let output = command.output().map_err(|source| ImageError::Start { program: "ldd", source })?;
+    let failed = |stderr: String| ImageError::Tool {
         command: format!("ldd {}", program.display()),
         status: output.status,
         stderr,
@@ -34,7 +34,7 @@ pub(super) fn shared_libraries(program: &Path) -> Result<Vec<String>> {
 ///
 /// # Errors
 /// The line of a missing library.
-pub(super) fn parse_ldd_output(text: &str) -> std::result::Result<Vec<String>, String> {
+pub(crate) fn parse_ldd_output(text: &str) -> Result<Vec<String>, String> {
     let mut libraries = Vec::new();
     for line in text.lines().map(str::trim) {
         let found = line.split_once("=> ").map_or(line, |(_name, found)| found);

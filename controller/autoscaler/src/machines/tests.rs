@@ -1,0 +1,40 @@
+use jiff::Timestamp;
+use vmpool_api::ObjectId;
+
+use super::{DemandCounts, PoolMachine, PoolMachineState, choose_removed_machines};
+
+fn machine(name: &str, created: i64, state: PoolMachineState) -> PoolMachine {
+    PoolMachine { id: ObjectId::new(name, name), created: Timestamp::from_second(created).unwrap(), state }
+}
+
+fn machines() -> Vec<PoolMachine> {
+    vec![
+        machine("old-free", 1, PoolMachineState::Free),
+        machine("new-free", 9, PoolMachineState::Free),
+        machine("busy", 10, PoolMachineState::Busy),
+        machine("restarting", 11, PoolMachineState::Other),
+        machine("old-starting", 2, PoolMachineState::Provisioning),
+        machine("new-starting", 3, PoolMachineState::Provisioning),
+    ]
+}
+
+fn names(count: usize) -> Vec<String> {
+    let chosen = choose_removed_machines(&machines(), count);
+    chosen.iter().map(|id| id.name.to_string()).collect()
+}
+
+#[test]
+fn machines_that_have_not_been_ready_leave_first_then_free_ones_newest_first() {
+    assert_eq!(names(3), ["new-starting", "old-starting", "new-free"]);
+}
+
+#[test]
+fn a_busy_machine_and_a_restarting_one_never_leave() {
+    assert_eq!(names(10), ["new-starting", "old-starting", "new-free", "old-free"]);
+}
+
+#[test]
+fn each_machine_counts_in_its_state() {
+    let counts = DemandCounts::of(&machines());
+    assert_eq!(counts, DemandCounts { all: 6, busy: 1, free: 2, provisioning: 2 });
+}

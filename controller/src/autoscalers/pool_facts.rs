@@ -1,0 +1,112 @@
+//! A pool and its machines, as far as an autoscaler reads them.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use kube::Resource;
+use vmpool_api::annotations::WAITING_CLAIMS;
+use vmpool_autoscaler::demand::Demand;
+use vmpool_autoscaler::machines::{DemandCounts, PoolMachine, PoolMachineState, choose_removed_machines};
+use vmpool_autoscaler::waiting::{WaitingClaimKey, WaitingClaims};
+use vmpool_engine::model::{MachineActivity, ScaleDownPolicy};
+use vmpool_engine::protection::{CLOCK_SKEW, Protection, time_after};
+use vmpool_engine::{Machine, ObjectId, Pool, Uid};
+
+/// A pool and its machines.
+#[derive(Clone, Debug)]
+pub(super) struct AutoscaledPoolFacts {
+    /// Name and UID.
+    pub(super) id: ObjectId,
+    /// The version that was read.
+    pub(super) version: Option<String>,
+    /// `spec.replicas`.
+    pub(super) replicas: u32,
+    pub(super) paused: bool,
+    pub(super) deleting: bool,
+    /// Whether only targeted removal removes machines of it.
+    pub(super) is_explicit: bool,
+    /// Its machines that are not being deleted.
+    pub(super) machines: Vec<PoolMachine>,
+    /// Number of claims that wait for a machine.
+    waiting: u32,
+    /// When a waiting claim or the protection of a machine ends.
+    pub(super) next_change: Option<Timestamp>,
+}
+
+impl AutoscaledPoolFacts {
+    /// Reads a pool. `machines` may contain machines of other pools.
+    pub(super) fn read<'m, K: Resource, R>(
+        object: &K,
+        pool: &Pool<R>,
+        machines: impl IntoIterator<Item = &'m Machine>,
+        now: Timestamp,
+    ) -> Self {
+        let targets: BTreeSet<&Uid> =
+            pool.record.reserved().chain(pool.record.accepted()).map(|target| &target.uid).collect();
+        let of_pool = |machine: &&Machine| machine.belongs_to(&pool.id) && !machine.terminating;
+        let machines: Vec<&Machine> = machines.into_iter().filter(of_pool).collect();
+        let answered = machines.iter().filter_map(|machine| claim_key(machine, pool, now)).collect();
+        let waiting = read_waiting_claims(object, now);
+        let ends = waiting.next_end().and_then(|second| Timestamp::from_second(second).ok());
+        let unprotected = machines.iter().filter_map(|machine| end_of_protection(machine, now)).min();
+        Self {
+            id: pool.id.clone(),
+            version: object.meta().resource_version.clone(),
+            replicas: u32::try_from(pool.desired).unwrap_or(u32::MAX),
+            paused: pool.paused,
+            deleting: pool.deleting,
+            is_explicit: pool.scale_down_policy == ScaleDownPolicy::Explicit,
+            waiting: waiting.count(&answered),
+            next_change: ends.into_iter().chain(unprotected).min(),
+            machines: machines.iter().map(|machine| read_pool_machine(machine, &targets, now)).collect(),
+        }
+    }
+
+    /// The numbers of its machines.
+    pub(super) fn counts(&self) -> DemandCounts {
+        DemandCounts::of(&self.machines)
+    }
+
+    /// Whether targeted removal can remove a machine of it.
+    pub(super) fn has_removable_machine(&self) -> bool {
+        !choose_removed_machines(&self.machines, 1).is_empty()
+    }
+
+    /// What its machines and its claims need.
+    pub(super) fn demand(&self) -> Demand {
+        Demand { busy: self.counts().busy, waiting: self.waiting }
+    }
+}
+
+/// The claims in the annotation of a pool.
+fn read_waiting_claims<K: Resource>(object: &K, now: Timestamp) -> WaitingClaims {
+    let annotations = object.meta().annotations.as_ref();
+    let text = annotations.and_then(|annotations| annotations.get(WAITING_CLAIMS));
+    text.map(|text| WaitingClaims::parse(text, now.as_second())).unwrap_or_default()
+}
+
+/// The claim that a machine answers.
+fn claim_key<R>(machine: &Machine, pool: &Pool<R>, now: Timestamp) -> Option<WaitingClaimKey> {
+    let protection = machine.protection.as_ref().filter(|_| machine.is_protected(now));
+    let claim = protection?.claim_of(pool.id.uid.as_str())?;
+    Some(WaitingClaimKey::new(&claim.user, &claim.id))
+}
+
+/// When a protected machine ceases to be protected.
+fn end_of_protection(machine: &Machine, now: Timestamp) -> Option<Timestamp> {
+    let protection = machine.protection.as_deref().filter(|protection| protection.protects(now));
+    protection.and_then(Protection::end).map(|end| time_after(end, CLOCK_SKEW))
+}
+
+fn read_pool_machine(machine: &Machine, targets: &BTreeSet<&Uid>, now: Timestamp) -> PoolMachine {
+    let is_target = targets.contains(&machine.id.uid);
+    let is_starting = !machine.been_ready && machine.activity == MachineActivity::NotRunning;
+    let state = match machine {
+        _ if machine.is_protected(now) => PoolMachineState::Busy,
+        _ if is_target => PoolMachineState::Other,
+        _ if machine.is_claimable(now) => PoolMachineState::Free,
+        _ if is_starting => PoolMachineState::Provisioning,
+        _ => PoolMachineState::Other,
+    };
+    PoolMachine { id: machine.id.clone(), created: machine.created, state }
+}
