@@ -117,6 +117,20 @@ pub enum Error {
         /// The name of the machine.
         machine: String,
     },
+    /// A claim names a standby machine.
+    #[error(
+        "Operation cannot be fulfilled on {}.{} \"{pool}\": virtual machine \"{machine}\" is a standby machine, which \
+         cannot be claimed; name another machine, or none",
+        stored.pools.plural, stored.pools.group
+    )]
+    StandbyClaimed {
+        /// The stored objects.
+        stored: &'static StoredApi,
+        /// The name of the pool.
+        pool: String,
+        /// The name of the machine.
+        machine: String,
+    },
     /// No machine of the pool can be claimed now.
     #[error("no machine of pool \"{pool}\" is free; try again later, or scale the pool up")]
     NoMachineAvailable {

@@ -34,6 +34,7 @@ impl Error {
             Self::Conflict { .. }
             | Self::MachineProtected { .. }
             | Self::MachineStandby { .. }
+            | Self::StandbyClaimed { .. }
             | Self::NoMachineAvailable { .. }
             | Self::ClaimHeld { .. } => StatusCode::CONFLICT,
             Self::Unavailable { .. } | Self::OtherControllerActive { .. } => StatusCode::SERVICE_UNAVAILABLE,
@@ -63,7 +64,10 @@ impl Error {
             | Self::TargetNotInPool { .. }
             | Self::NotExpanded { code: StatusCode::BAD_REQUEST, .. } => "BadRequest",
             Self::NotExpanded { code: StatusCode::UNPROCESSABLE_ENTITY, .. } => "Invalid",
-            Self::Conflict { .. } | Self::MachineProtected { .. } | Self::MachineStandby { .. } => "Conflict",
+            Self::Conflict { .. }
+            | Self::MachineProtected { .. }
+            | Self::MachineStandby { .. }
+            | Self::StandbyClaimed { .. } => "Conflict",
             Self::NoMachineAvailable { .. } => "NoMachineAvailable",
             Self::ClaimLost { .. } => "ClaimLost",
             Self::ClaimHeld { .. } => "ClaimHeld",
@@ -118,12 +122,12 @@ impl Error {
                 StatusDetails { causes, ..of_resource(&stored.pools, pool) }
             }
             Self::MachineStandby { stored, pool, index, machine } => {
-                let cause = StatusCause {
-                    field: Some(format!("targets[{index}]")),
-                    message: Some(format!("virtual machine \"{machine}\" is a standby machine")),
-                    reason: Some("MachineStandby".to_owned()),
-                };
-                StatusDetails { causes: Some(vec![cause]), ..of_resource(&stored.pools, pool) }
+                let causes = Some(vec![standby_cause(format!("targets[{index}]"), machine)]);
+                StatusDetails { causes, ..of_resource(&stored.pools, pool) }
+            }
+            Self::StandbyClaimed { stored, pool, machine } => {
+                let causes = Some(vec![standby_cause("machine".to_owned(), machine)]);
+                StatusDetails { causes, ..of_resource(&stored.pools, pool) }
             }
             Self::NotExpanded { causes, .. } => {
                 let cause = |cause: &FieldCause| StatusCause {
@@ -178,6 +182,15 @@ pub(crate) fn json_response(code: StatusCode, body: &impl serde::Serialize) -> R
     *response.status_mut() = code;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+/// The cause that a machine is a standby machine.
+fn standby_cause(field: String, machine: &str) -> StatusCause {
+    StatusCause {
+        field: Some(field),
+        message: Some(format!("virtual machine \"{machine}\" is a standby machine")),
+        reason: Some("MachineStandby".to_owned()),
+    }
 }
 
 #[cfg(test)]
