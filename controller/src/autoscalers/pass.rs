@@ -94,7 +94,12 @@ async fn reconcile_scaled_pool(
         generation: object.metadata.generation,
         activity,
         problems: scaled.settings.problems.clone(),
-        pool: Some(ScaledPoolReport { replicas, counts: facts.counts(), explanation: decided.explanation }),
+        pool: Some(ScaledPoolReport {
+            replicas,
+            counts: facts.counts(),
+            standby: facts.standby,
+            explanation: decided.explanation,
+        }),
         scaled: last,
     };
     end_pass(context, key, object, &report, next).await

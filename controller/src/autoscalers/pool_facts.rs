@@ -27,6 +27,8 @@ pub(super) struct AutoscaledPoolFacts {
     pub(super) is_explicit: bool,
     /// Its machines that are not being deleted.
     pub(super) machines: Vec<PoolMachine>,
+    /// Number of its standby machines, which no other number contains.
+    pub(super) standby: u32,
     /// Number of claims that wait for a machine.
     waiting: u32,
     /// When a waiting claim or the protection of a machine ends.
@@ -44,7 +46,8 @@ impl AutoscaledPoolFacts {
         let targets: BTreeSet<&Uid> =
             pool.record.reserved().chain(pool.record.accepted()).map(|target| &target.uid).collect();
         let of_pool = |machine: &&Machine| machine.belongs_to(&pool.id) && !machine.terminating;
-        let machines: Vec<&Machine> = machines.into_iter().filter(of_pool).collect();
+        let (machines, standby): (Vec<&Machine>, Vec<&Machine>) =
+            machines.into_iter().filter(of_pool).partition(|machine| machine.standby.is_none());
         let answered = machines.iter().filter_map(|machine| claim_key(machine, pool, now)).collect();
         let waiting = read_waiting_claims(object, now);
         let ends = waiting.next_end().and_then(|second| Timestamp::from_second(second).ok());
@@ -59,6 +62,7 @@ impl AutoscaledPoolFacts {
             waiting: waiting.count(&answered),
             next_change: ends.into_iter().chain(unprotected).min(),
             machines: machines.iter().map(|machine| read_pool_machine(machine, &targets, now)).collect(),
+            standby: u32::try_from(standby.len()).unwrap_or(u32::MAX),
         }
     }
 
