@@ -57,6 +57,8 @@ status_texts!(
         /// Present and True while machines of a pool with such a limit no longer count for it, because they
         /// have not been ready for too long.
         StartOverdue => "StartOverdue",
+        /// Present and True while standby machines run because another client started them.
+        StandbyStarted => "StandbyStarted",
         /// Present and True while the pool is paused.
         ReplicaPaused => "ReplicaPaused",
         /// Whether the pool is as its spec describes it, in the meaning of kstatus. Its reason is the
@@ -166,6 +168,8 @@ status_texts!(
         StorageClassLimitReached => "StorageClassLimitReached",
         /// `StartOverdue` is True.
         StartTimeoutExceeded => "StartTimeoutExceeded",
+        /// `StandbyStarted` is True.
+        StartedByClient => "StartedByClient",
         /// `ReplicaPaused` is True.
         SuccessfulPaused => "SuccessfulPaused",
 

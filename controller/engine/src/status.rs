@@ -14,6 +14,7 @@ mod pins;
 mod problem;
 mod protection;
 mod provisioning;
+mod standby;
 mod synced;
 pub(crate) mod text;
 
@@ -155,6 +156,7 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
     wanted.extend(protected);
     wanted.extend(limited);
     wanted.extend(provisioning::start_overdue_condition(observed));
+    wanted.extend(standby::standby_started_condition(observed));
     let conditions =
         merge_conditions(wanted, &pool.published.conditions, observed.now, summary.observed_generation);
     let activity = activity::extended_activity_log(observed, &summary);

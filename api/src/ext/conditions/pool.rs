@@ -23,6 +23,8 @@ text_constants! {
     /// Present and True while machines of a pool with such a limit no longer count for it, because they have
     /// not been ready for too long.
     START_OVERDUE = "StartOverdue";
+    /// Present and True while standby machines run because another client started them.
+    STANDBY_STARTED = "StandbyStarted";
     /// Present and True while the pool is paused.
     REPLICA_PAUSED = "ReplicaPaused";
     /// Whether the pool is as its spec describes it, in the meaning of kstatus. Its reason is the phase of
@@ -128,6 +130,8 @@ pub mod reason {
         STORAGE_CLASS_LIMIT_REACHED = "StorageClassLimitReached";
         /// `StartOverdue` is True.
         START_TIMEOUT_EXCEEDED = "StartTimeoutExceeded";
+        /// `StandbyStarted` is True.
+        STARTED_BY_CLIENT = "StartedByClient";
         /// `ReplicaPaused` is True.
         SUCCESSFUL_PAUSED = "SuccessfulPaused";
         /// `TemplateResolved` is False: the instance type that the template names does not exist, or cannot
