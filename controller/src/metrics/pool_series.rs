@@ -7,6 +7,7 @@ use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use vmpool_engine::standby::StandbyCounts;
 use vmpool_runtime::metrics::{Values, Word};
 use vmpool_runtime::{label_set, metric_table};
 
@@ -107,6 +108,7 @@ impl MachineActions {
 pub(crate) struct PoolNumbers {
     pub(super) machines: [usize; MachineState::ALL.len()],
     pub(super) draining: usize,
+    pub(super) standby: StandbyCounts,
     pub(super) free_disks: usize,
     pub(super) preserved_volumes: usize,
     /// Number of pools that are blocked for each reason.
@@ -132,6 +134,8 @@ impl PoolNumbers {
     fn add(&mut self, other: &Self) {
         self.machines.iter_mut().zip(other.machines).for_each(|(sum, count)| *sum += count);
         self.draining += other.draining;
+        self.standby.total += other.standby.total;
+        self.standby.ready += other.standby.ready;
         self.free_disks += other.free_disks;
         self.preserved_volumes += other.preserved_volumes;
         self.blocked.iter_mut().zip(other.blocked).for_each(|(sum, count)| *sum += count);
@@ -184,6 +188,11 @@ metric_table!(
         machines: Family<PoolMachineLabels, Gauge> = "vmpool_pool_machines" in "machines";
         /// Machines of the pool that drain, as of the last pass; no series without any.
         draining: Family<PoolDiskLabels, Gauge> = "vmpool_pool_draining" in "machines";
+        /// Standby machines of the pool, as of the last pass; no series without any.
+        standby: Family<PoolDiskLabels, Gauge> = "vmpool_pool_standby" in "machines";
+        /// Standby machines of the pool that are stopped and have their disks, as of the last pass; no series
+        /// without standby machines.
+        ready_standby: Family<PoolDiskLabels, Gauge> = "vmpool_pool_ready_standby" in "machines";
         /// Free disks of each pool, as of the last pass.
         free_disks: Family<PoolDiskLabels, Gauge> = "vmpool_pool_free_disks" in "disks";
         /// Volumes and claims that machines of the pool left behind and that no machine uses; no series
@@ -213,6 +222,8 @@ impl PoolSeriesGauges {
     pub(super) fn show(&self, pools: PoolSeries) {
         self.machines.clear();
         self.draining.clear();
+        self.standby.clear();
+        self.ready_standby.clear();
         self.free_disks.clear();
         self.preserved_volumes.clear();
         self.blocked.clear();
@@ -253,6 +264,10 @@ impl PoolSeriesGauges {
             let labels = PoolDiskLabels { namespace, pool, platform };
             if numbers.draining > 0 {
                 self.draining.get_or_create(&labels).set(gauge_value(numbers.draining));
+            }
+            if numbers.standby.total > 0 {
+                self.standby.get_or_create(&labels).set(gauge_value(numbers.standby.total));
+                self.ready_standby.get_or_create(&labels).set(gauge_value(numbers.standby.ready));
             }
             self.free_disks.get_or_create(&labels).set(gauge_value(numbers.free_disks));
             if numbers.preserved_volumes > 0 {

@@ -10,6 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use vmpool_engine::condition::ConditionType;
 use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::{Ledger, LedgerFacts};
+use vmpool_engine::standby::StandbyCounts;
 use vmpool_engine::status::Availability;
 use vmpool_engine::{ComputedStatus, PassMemory, Pool};
 use vmpool_runtime::Env;
@@ -36,6 +37,7 @@ pub(crate) struct PoolReport {
     blocked: Option<FailureReasonLabel>,
     machines: [usize; MachineState::ALL.len()],
     draining: usize,
+    standby: StandbyCounts,
     removals: [usize; RemovalState::ALL.len()],
     disks: DiskCounts,
     /// Machines that provision, by the limit that delays further ones. `None` if pools have no limits.
@@ -96,8 +98,16 @@ impl PoolReport {
         let problems = template.iter_mut().zip(TemplateProblem::ALL);
         problems.for_each(|(place, problem)| *place = has(problem.condition()));
         let is_outdated = has(ConditionType::InstancetypeOutdated);
-        let draining = summary.draining;
-        Self { blocked, draining, disks, template, is_outdated, ..Self::new(state, machines, pool, memory) }
+        let (draining, standby) = (summary.draining, summary.standby);
+        Self {
+            blocked,
+            draining,
+            standby,
+            disks,
+            template,
+            is_outdated,
+            ..Self::new(state, machines, pool, memory)
+        }
     }
 
     /// The counts of a pool that is being deleted. Its machines are not reconciled any more.
@@ -129,6 +139,7 @@ impl PoolReport {
             blocked: None,
             machines,
             draining: 0,
+            standby: StandbyCounts::default(),
             removals,
             disks: DiskCounts::default(),
             provisioning: None,
@@ -156,6 +167,7 @@ impl PoolReport {
         PoolNumbers {
             machines: self.machines,
             draining: self.draining,
+            standby: self.standby,
             free_disks,
             blocked,
             provisioning: self.provisioning,
