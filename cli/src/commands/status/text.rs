@@ -106,7 +106,7 @@ fn unready_lines(status: &PoolOverview, extent: TextExtent, now: Timestamp) -> V
 }
 
 fn is_unready(machine: &MachineOverview) -> bool {
-    !machine.ready && !machine.terminating && !machine.released
+    !machine.ready && !machine.terminating && !machine.released && machine.standby.is_none()
 }
 
 fn unready_line(machine: &MachineOverview, now: Timestamp) -> String {
@@ -152,6 +152,9 @@ fn render_pool_header(status: &PoolOverview) -> String {
     }
     if status.draining > 0 {
         let _ = write!(text, ", {} draining", status.draining);
+    }
+    if status.standby > 0 {
+        let _ = write!(text, ", {} of {} standby machines ready", status.ready_standby, status.standby);
     }
     text.push('\n');
     if let Some(PublishedCounters { replicas, ready }) = status.published {
@@ -220,6 +223,7 @@ fn machine_row(machine: &MachineOverview, now: Timestamp) -> Vec<Cell> {
     if machine.released {
         notes.push("released from the pool".to_owned());
     }
+    notes.extend(machine.standby.map(|phase| format!("standby machine, {phase}")));
     if machine.restart_pending {
         notes.push("needs a restart".to_owned());
     }

@@ -35,6 +35,10 @@ pub(super) struct PoolOverview {
     pub(super) restart_pending: usize,
     /// Machines that drain.
     pub(super) draining: usize,
+    /// Standby machines, which no other number contains.
+    pub(super) standby: usize,
+    /// Those of them that the controller can start.
+    pub(super) ready_standby: usize,
     /// The current revision.
     pub(super) revision: String,
     /// Whether the pool or its rollout is paused.
@@ -84,6 +88,8 @@ pub(super) struct MachineOverview {
     pub(super) problem: Option<String>,
     pub(super) protection: Option<ProtectionStatus>,
     pub(super) drain: Option<DrainStatus>,
+    /// The phase of a standby machine.
+    pub(super) standby: Option<&'static str>,
 }
 
 /// The protection of a machine.
