@@ -20,9 +20,15 @@ pub(crate) fn block_protected_step(
     for machine in machines {
         let until = machine.protection.as_ref().and_then(|protection| protection.end());
         plan.blockers.push(Blocker::Protection { machine: machine.id.name.clone(), step, until });
-        if let Some(until) = until {
-            let left = time_after(until, CLOCK_SKEW).duration_since(observed.now);
-            plan.requeue_in(Duration::try_from(left).unwrap_or_default());
-        }
+        await_protection_end(observed, machine, plan);
+    }
+}
+
+/// Plans again when the protection of the machine ends.
+pub(crate) fn await_protection_end(observed: &ObservedPool<'_>, machine: &Machine, plan: &mut Plan) {
+    let until = machine.protection.as_ref().and_then(|protection| protection.end());
+    if let Some(until) = until {
+        let left = time_after(until, CLOCK_SKEW).duration_since(observed.now);
+        plan.requeue_in(Duration::try_from(left).unwrap_or_default());
     }
 }

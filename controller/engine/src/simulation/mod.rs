@@ -6,6 +6,7 @@
 //! ([`admission_policy`]), clients of targeted removals ([`removal_client`]), and the platform that mounts
 //! disks ([`platform`], [`disk_steps`]) or has instances, finalizers and preserved storage ([`instances`]).
 //! [`hooks`] has the owners of hooks, and checks that machines drain.
+//! [`standby`] has standby machines.
 //! [`provisioning`] checks the limit on machines that have not been ready yet.
 //! The model runs in one thread, in an order that a list of steps determines. It checks the invariants at
 //! every committed write ([`api::Api::create`] and similar functions, [`retained_disks`]). After every
@@ -30,6 +31,7 @@ mod removal_client;
 mod request;
 mod retained_disks;
 mod revisions;
+mod standby;
 mod step;
 mod targeted_removals;
 mod watch_cache;

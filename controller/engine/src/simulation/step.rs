@@ -44,6 +44,8 @@ pub(super) enum SimulationStep {
     Policies(usize),
     /// A client takes the owner from all machines of the pool.
     TakeAll,
+    /// A user changes the number and the warm-up of standby machines.
+    Standby(usize),
     /// A user limits provisioning to this number of machines; 0 for no limit.
     Limit(usize),
     /// A step on retained disks.
@@ -61,6 +63,15 @@ impl SimulationStep {
         let (kind, argument) = (number % 124, usize::try_from(number / 124).expect("small"));
         match kind.checked_sub(120) {
             Some(_) => Self::Limit(argument % 5),
+            None => Self::of(kind, argument),
+        }
+    }
+
+    /// The same, with changes of the standby machines.
+    pub(super) fn from_number_with_standby(number: u32) -> Self {
+        let (kind, argument) = (number % 124, usize::try_from(number / 124).expect("small"));
+        match kind.checked_sub(120) {
+            Some(_) => Self::Standby(argument),
             None => Self::of(kind, argument),
         }
     }

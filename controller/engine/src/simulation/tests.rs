@@ -58,6 +58,18 @@ proptest! {
         run(naming, desired, 0, std::iter::once(SimulationStep::Limit(limit)).chain(steps)).map_err(TestCaseError::fail)?;
     }
 
+    /// I17. Activations and stops are lost or late, clients start standby machines, and removals name them.
+    #[test]
+    fn pools_with_standby_machines_keep_the_invariants_and_converge(
+        naming in prop::sample::select(&[Naming::Random, Naming::Ordinal][..]),
+        desired in 0usize..7,
+        standby in 0usize..8,
+        numbers in prop::collection::vec(any::<u32>(), 0..300),
+    ) {
+        let steps = numbers.into_iter().map(SimulationStep::from_number_with_standby);
+        run(naming, desired, 0, std::iter::once(SimulationStep::Standby(standby)).chain(steps)).map_err(TestCaseError::fail)?;
+    }
+
     /// I19. Owners of hooks are slow, exit, set hooks again, and release with the ids of earlier drains.
     #[test]
     fn pools_with_hooks_keep_the_invariants_and_converge(

@@ -13,6 +13,7 @@ use crate::model::{Machine, MachineActivity};
 use crate::plan::action::{ApplyStage, DeleteReason, PoolAction};
 use crate::plan::observed::{ObservedPool, START_TIMEOUT};
 use crate::plan::result::Plan;
+use crate::protection::protected::await_protection_end;
 
 pub(crate) fn plan_standby(observed: &ObservedPool<'_>, plan: &mut Plan) {
     plan_starts(observed, plan);
@@ -31,6 +32,10 @@ pub(crate) fn plan_standby(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let changeable: Vec<&Arc<Machine>> =
         staying.iter().copied().filter(|machine| may_change(observed, machine)).collect();
     let surplus = staying.len().saturating_sub(settings.replicas);
+    let waits = |machine: &Machine| surplus > 0 || is_warming(machine) || must_be_replaced(observed, machine);
+    for machine in staying.iter().filter(|machine| machine.is_protected(observed.now) && waits(machine)) {
+        await_protection_end(observed, machine, plan);
+    }
     let mut actions = delete_surplus(observed, &changeable, surplus);
     if surplus == 0 {
         let is_settled = all.iter().all(|machine| !machine.terminating);
