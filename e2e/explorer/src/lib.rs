@@ -47,6 +47,7 @@ pub mod operation;
 pub mod operation_image;
 pub mod operation_kubevirt;
 pub mod operation_protection;
+pub mod operation_standby;
 pub mod operation_tenant;
 pub mod platform;
 mod platform_dvp;

@@ -14,6 +14,7 @@ use crate::manifest::POOL;
 use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
+use crate::operation_standby::StandbyOperation;
 use crate::operation_tenant::TenantOperation;
 use crate::requests::{choose_object, delete_selected_object, patch_machine, patch_pool_spec};
 use crate::webhook::WebhookState;
@@ -91,6 +92,8 @@ pub enum ScheduleOperation {
     KubeVirt(KubeVirtOperation),
     /// An operation about protection and claims.
     Protection(ProtectionOperation),
+    /// An operation about standby machines.
+    Standby(StandbyOperation),
     /// An operation about disk images and wrappers.
     Image(ImageOperation),
     /// An operation of a tenant of another namespace.
@@ -207,6 +210,7 @@ impl ScheduleOperation {
             Self::SendBookmarks => world.server.bookmark(),
             Self::KubeVirt(operation) => operation.perform(world).await,
             Self::Protection(operation) => operation.perform(world).await,
+            Self::Standby(operation) => operation.perform(world).await,
             Self::Image(operation) => operation.perform(world).await,
             Self::Tenant(operation) => operation.perform(world).await,
         }

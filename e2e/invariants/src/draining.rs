@@ -26,7 +26,9 @@ pub fn check_draining(history: &RecordedHistory, actions: &UserActions) -> Vec<V
             return;
         }
         let Some(former) = before.get(TestedKind::Machine, change.object.uid()) else { return };
-        let is_machine = !former.is_terminating() && !former.owner_uid().is_empty();
+        // A standby machine takes no work, so it does not drain.
+        let is_active = !former.is_terminating() && !former.is_standby();
+        let is_machine = is_active && !former.owner_uid().is_empty();
         if !(is_machine && is_held_by_hook(former, change.at, actions)) {
             return;
         }

@@ -19,7 +19,7 @@
 //! | I14 objects of other namespaces have no effect, and are left alone | all of the above, [`other_namespaces`] | history, audit log |
 //! | I15 the objects that a pool creates and does not keep are bounded | [`unowned_objects`] | history, audit log |
 //! | I16 a machine is created only while fewer machines provision than the limit allows | [`provisioning`] | history |
-//! | I17 a standby machine is never claimed, and no active machine becomes one | [`standby`] | history |
+//! | I17 a standby machine is never claimed or selected as a replica, and no active machine becomes one | [`standby`] | history |
 
 pub mod disk_collection;
 pub mod draining;

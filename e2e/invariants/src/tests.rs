@@ -904,6 +904,20 @@ fn in_standby(history: TestHistory, name: &str, phase: &str) -> TestHistory {
     history.write(TestedKind::Machine, object, false)
 }
 
+#[test]
+fn a_standby_machine_that_the_published_selector_selects_violates_i17() {
+    let pool = json!({
+        "metadata": { "name": "pool", "uid": "uid-pool" },
+        "spec": { "replicas": 2, "scaleDownPolicy": "NewestFirst" },
+        "status": { "selector": "pool-uid=uid-pool" } });
+    let history = || two_of(2, "NewestFirst").write(TestedKind::Pool, pool.clone(), false);
+    assert_eq!(in_standby(history(), "c", "warming").found(&UserActions::default(), &[]), [""; 0]);
+    let mut selected = machine("c");
+    selected["metadata"]["labels"] = json!({ "vmpool.dev/standby": "warming", "pool-uid": "uid-pool" });
+    let history = history().write(TestedKind::Machine, selected, false);
+    assert!(history.found(&UserActions::default(), &[]).contains(&"I17"));
+}
+
 #[rstest]
 #[case::standby_machines_do_not_count(
     in_standby(in_standby(two_of(2, "NewestFirst"), "c", "warming"), "c", "stopped"), &[]
