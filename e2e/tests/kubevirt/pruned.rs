@@ -18,13 +18,14 @@ use crate::{POOLS, TestNamespace, Unknown, minimal, run_to_end};
 
 const NAMESPACE: &str = "team";
 /// The fields that only vmpool has in the spec of a pool.
-const OWN_SETTINGS: [&str; 6] = [
+const OWN_SETTINGS: [&str; 7] = [
     "drain",
     "instancetypePolicy",
     "maxProtection",
     "maxProvisioning",
     "progressDeadlineSeconds",
     "revisionHistoryLimit",
+    "standby",
 ];
 /// The fields that only vmpool has in `nameGeneration`.
 const OWN_NAMES: [&str; 4] = [
@@ -34,11 +35,13 @@ const OWN_NAMES: [&str; 4] = [
     "setHostnameToVMName",
 ];
 /// The fields that only vmpool has in its status.
-const OWN: [&str; 9] = [
+const OWN: [&str; 11] = [
     "observedGeneration",
     "availableReplicas",
     "updatedReplicas",
     "restartPendingReplicas",
+    "standbyReplicas",
+    "readyStandbyReplicas",
     "healedReplicas",
     "currentRevision",
     "instancetypeRef",

@@ -30,6 +30,7 @@ mod scale_down;
 mod scaling;
 mod side_by_side;
 mod slow_webhooks;
+mod standby;
 mod unusual_values;
 
 use tokio::sync::RwLock;

@@ -50,6 +50,7 @@ const EQUIVALENTS: &[(&str, &[Rule])] = &[
     ("maxProtection must be a duration from 1m to 720h", &[Rule::MaxProtection]),
     ("drain.timeout must be a duration from 0s to 24h", &[Rule::Drain]),
     ("maxProvisioning must be a number of machines from 1", &[Rule::MaxProvisioning]),
+    ("standby.warmUpDelay must be a duration from 0s to 1h", &[Rule::Standby]),
     ("revision must be the name of a stored revision", &[Rule::RevisionName]),
     ("a disk without a data source needs a size", &[Rule::DiskSize]),
     ("say with type which data source is meant", &[Rule::DataSource]),

@@ -22,7 +22,7 @@ use super::pool::KubeVirtPoolView;
 use super::rule::Rule;
 
 /// The fields of the spec that this version of vmpool knows.
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 16] = [
     "autohealing",
     DRAIN_FIELD,
     STANDBY_FIELD,
