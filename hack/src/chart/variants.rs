@@ -30,6 +30,8 @@ pub(super) struct Variant {
     pub(super) wrappers: bool,
     /// Whether the feature gate PoolAutoscaler is on.
     pub(super) autoscalers: bool,
+    /// Whether the feature gate StandbyMachines is on.
+    standby: bool,
     /// Whether the controller finds the platforms. The rendered chart sees none in a cluster.
     auto: bool,
     /// Whether the chart installs the CRD.
@@ -88,6 +90,7 @@ impl Variant {
             standalone: false,
             wrappers: false,
             autoscalers: false,
+            standby: false,
             auto: true,
             definition: true,
             several: true,
@@ -148,6 +151,10 @@ impl Variant {
 
     fn with_autoscalers(self) -> Self {
         Self { autoscalers: true, ..self.named("autoscalers").set(&["featureGates.PoolAutoscaler=true"]) }
+    }
+
+    fn with_standby(self) -> Self {
+        Self { standby: true, ..self.named("standby machines").set(&["featureGates.StandbyMachines=true"]) }
     }
 
     fn with_kubevirt_only(self) -> Self {
@@ -220,6 +227,8 @@ impl Variant {
             Self::defaults().with_wrappers().in_one_namespace(),
             Self::defaults().with_autoscalers(),
             Self::defaults().with_kubevirt().with_autoscalers().in_one_namespace(),
+            Self::defaults().with_standby(),
+            Self::defaults().with_kubevirt().with_standby().in_one_namespace(),
             Self::defaults().with_kubevirt_only(),
             Self::defaults().with_kubevirt_only().with_cert_manager(),
             Self::defaults().with_kubevirt().named("extra flags").set(&[
@@ -239,9 +248,14 @@ impl Variant {
                     .named("platform's group")
                     .set(&["apiserver.platformGroup=true"])
             },
-            Self { several: false, clients: true, ..Self::defaults().watched_by("PodMonitor") }
-                .named("everything set")
-                .set(EVERYTHING),
+            Self {
+                several: false,
+                clients: true,
+                standby: true,
+                ..Self::defaults().watched_by("PodMonitor")
+            }
+            .named("everything set")
+            .set(EVERYTHING),
         ];
         all.extend(others);
         all
@@ -281,6 +295,7 @@ impl Variant {
         let policy = &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
         add(self.gate, policy, "vmpool-claims");
         add(self.gate, policy, "vmpool-drains");
+        add(self.gate && self.standby, policy, "vmpool-standby");
         add(self.gate && self.kubevirt, policy, "vmpool-webhook-dry-run");
         add(self.gate && self.kubevirt, policy, "vmpool-copies");
         add(self.images, policy, "vmpool-clone-permissions");
