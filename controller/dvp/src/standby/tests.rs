@@ -147,7 +147,9 @@ fn the_setting_of_a_pool_is_read(
     #[case] replicas: Option<usize>,
     #[case] messages: usize,
 ) {
-    let read = Dvp::read_pool(&pool(spec.clone()));
+    let mut settings = spec.clone();
+    settings["scaleDownPolicy"] = json!("NewestFirst");
+    let read = Dvp::read_pool(&pool(settings));
     assert_eq!(read.standby.map(|standby| standby.replicas), replicas);
     assert_eq!(read.invalid_settings.len(), messages);
     if spec.pointer("/standby/warmUp").is_some() {
