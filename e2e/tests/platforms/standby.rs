@@ -52,9 +52,9 @@ fn is_active(machine: &JsonObject, expected: bool) -> PoolPredicate {
 }
 
 /// The standby machine of the pool.
-async fn standby_machine(world: &ScenarioWorld) -> Result<JsonObject> {
-    let state = world.state().await?;
-    state.all(TestedKind::Machine).find(|machine| machine.is_standby()).cloned().context("no standby machine")
+async fn standby_machine(pool: &PoolHandle<'_>) -> Result<JsonObject> {
+    let machines = pool.machines().await?;
+    machines.into_iter().find(JsonObject::is_standby).context("no standby machine")
 }
 
 /// The verbs of the accepted writes of machines by the controller, from the given one on.
@@ -78,7 +78,7 @@ fn a_missing_machine_is_activated(#[case] platform: TestedPlatform) {
         pool.holds(ready_replicas(1).and(stopped_standby_machines(1)), SETTLE).await?;
         let first = machine_writes(world, 0)?;
         ensure!(first == ["create", "create", "patch"], "two creates and one stop, not {first:?}");
-        let standby = standby_machine(world).await?;
+        let standby = standby_machine(&pool).await?;
 
         pool.scale(2).await?;
         let refilled = ready_replicas(2).and(stopped_standby_machines(1));
@@ -105,7 +105,7 @@ fn a_missing_machine_is_activated(#[case] platform: TestedPlatform) {
 fn a_standby_machine_that_a_client_started_stays_as_it_is(#[case] platform: TestedPlatform) {
     with_standby(platform, "a client starts a standby machine", async |world| {
         let pool = pool_with_standby(world).await?;
-        let standby = standby_machine(world).await?;
+        let standby = standby_machine(&pool).await?;
         let run = match platform {
             TestedPlatform::Dvp => json!({ "runPolicy": "AlwaysOn" }),
             TestedPlatform::KubeVirt => json!({ "runStrategy": "Always" }),
@@ -128,10 +128,10 @@ fn a_standby_machine_that_a_client_started_stays_as_it_is(#[case] platform: Test
 fn surplus_standby_machines_are_deleted_and_deleted_ones_are_replaced(#[case] platform: TestedPlatform) {
     with_standby(platform, "standby machines follow their number", async |world| {
         let pool = pool_with_standby(world).await?;
-        let standby = standby_machine(world).await?;
+        let standby = standby_machine(&pool).await?;
         world.delete(&standby).await?;
         pool.until(stopped_standby_machines(1).and(ready_replicas(1))).await?;
-        ensure!(standby_machine(world).await?.uid() != standby.uid(), "it was replaced");
+        ensure!(standby_machine(&pool).await?.uid() != standby.uid(), "it was replaced");
         let none = json!({ "metadata": { "annotations": { STANDBY: r#"{"replicas":0}"# } } });
         pool.edit(&none).await?;
         pool.until(stopped_standby_machines(0).and(ready_replicas(1))).await?;
