@@ -28,7 +28,7 @@ BUILD_ASIDE := MAKEFLAGS= MFLAGS= $(BUILD)
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: xtask ## Show a pool on a real control plane; with ONCE=1 the demo runs once and exits; PLATFORM=kubevirt
@@ -124,8 +124,8 @@ fields: xtask ## Write unusual values to every field of the pools' schemas, on a
 		$(addprefix every_field_is_refused_with_a_reason_or_applied::case_,$(or $(filter %$(PLATFORM),1_dvp 2_kubevirt),none))
 
 .PHONY: integration
-integration: xtask ## Run another program with vmpool, and check that both work; NAME=prometheus, cert-manager or keda
-	@[ -n "$(NAME)" ] || { echo "error: missing NAME: prometheus, cert-manager or keda" >&2; exit 1; }
+integration: xtask ## Run another program with vmpool, and check that both work; NAME=prometheus, cert-manager, keda or kubernetes
+	@[ -n "$(NAME)" ] || { echo "error: missing NAME: prometheus, cert-manager, keda or kubernetes" >&2; exit 1; }
 	@$(XTASK) integration $(NAME)
 
 .PHONY: soak

@@ -22,6 +22,34 @@ use crate::response::{self, removal_success_status};
 use crate::routes::Route;
 use crate::state::ApiServerState;
 
+/// A request that changes a pool.
+pub(crate) struct PoolPost {
+    pub(crate) request: ResourceRequest,
+    pub(crate) user: AuthenticatedUser,
+    /// The id of the request.
+    pub(crate) id: String,
+    pub(crate) parts: Parts,
+}
+
+impl PoolPost {
+    /// # Errors
+    /// See [`read_request_body`].
+    async fn read_body(&self, body: Body) -> Result<Bytes, Error> {
+        read_request_body(&self.request, "create", "POST", &self.parts, body).await
+    }
+
+    fn query(&self) -> &str {
+        self.parts.uri.query().unwrap_or_default()
+    }
+
+    /// The pool, and what the log says of the request.
+    fn into_audited_pool(self, api: &RemovalApi) -> (PoolName, AuditInfo) {
+        let ResourceRequest { namespace, name, .. } = self.request;
+        let pool = PoolName { stored: api.stored, namespace, name };
+        (pool, AuditInfo { user: self.user, request: self.id })
+    }
+}
+
 impl ApiServerState {
     /// Returns the metadata of a pool.
     pub(crate) async fn read(
@@ -117,24 +145,18 @@ impl ApiServerState {
     pub(crate) async fn remove(
         &self,
         api: &RemovalApi,
-        request: ResourceRequest,
-        user: AuthenticatedUser,
-        id: &str,
-        parts: Parts,
+        post: PoolPost,
         body: Body,
     ) -> Result<Response<Body>, Error> {
-        let body = read_request_body(&request, "create", "POST", &parts, body).await?;
-        let query = parts.uri.query().unwrap_or_default();
-        let (namespace, pool) = (&*request.namespace, &*request.name);
-        let removal = body::read_removal_request(&body, query, self.apis.all(), api, namespace, pool)?;
+        let body = post.read_body(body).await?;
+        let (namespace, pool) = (&*post.request.namespace, &*post.request.name);
+        let removal = body::read_removal_request(&body, post.query(), self.apis.all(), api, namespace, pool)?;
         let (dry_run, force) = (removal.dry_run, removal.force);
         if force {
-            let forced = RequestInfo::Resource(ResourceRequest { verb: "force", ..request.clone() });
-            self.authorizer.authorize(&user, &forced).await?;
+            let forced = RequestInfo::Resource(ResourceRequest { verb: "force", ..post.request.clone() });
+            self.authorizer.authorize(&post.user, &forced).await?;
         }
-        let ResourceRequest { namespace, name, .. } = request;
-        let audit = AuditInfo { user, request: id.to_owned() };
-        let pool = PoolName { stored: api.stored, namespace, name };
+        let (pool, audit) = post.into_audited_pool(api);
         self.check_other_controller(&pool).await?;
         let accepted = self.remover.remove(pool.clone(), removal, audit.clone()).await?;
         if force && !dry_run {
@@ -160,19 +182,15 @@ impl ApiServerState {
     pub(crate) async fn claim_or_release(
         &self,
         api: &RemovalApi,
-        request: ResourceRequest,
-        user: AuthenticatedUser,
-        id: &str,
-        parts: Parts,
+        post: PoolPost,
         body: Body,
     ) -> Result<Response<Body>, Error> {
-        let body = read_request_body(&request, "create", "POST", &parts, body).await?;
-        let dry_run = body::has_dry_run(parts.uri.query().unwrap_or_default())?;
-        let ResourceRequest { namespace, name, subresource, .. } = request;
-        let audit = AuditInfo { user, request: id.to_owned() };
-        let pool = PoolName { stored: api.stored, namespace, name };
+        let body = post.read_body(body).await?;
+        let dry_run = body::has_dry_run(post.query())?;
+        let is_claim = post.request.subresource == CLAIM;
+        let (pool, audit) = post.into_audited_pool(api);
         self.check_other_controller(&pool).await?;
-        if subresource == CLAIM {
+        if is_claim {
             let claimed = self.claims.claim(pool, read_claim(&body, dry_run)?, audit).await?;
             let code = if claimed.renewed { StatusCode::OK } else { StatusCode::CREATED };
             return Ok(json_response(code, &response::claim_response(api, &claimed)));

@@ -20,6 +20,7 @@ use vmpool_runtime::https::Peer;
 use crate::api::REMOVAL;
 use crate::audit::{AUDIT_ID, request_id};
 use crate::error::Error;
+use crate::handlers::PoolPost;
 use crate::metrics::Resource;
 use crate::request_info::RequestInfo;
 use crate::routes::{Route, check_names, find_route, request_label_values};
@@ -81,11 +82,14 @@ impl ApiServerState {
             }
             RequestInfo::Resource(request) => match find_route(apis, &request).ok_or(Error::UnknownPath)? {
                 Route::Expansion(api, target) => self.expand(api, target, request, &user, parts, body).await,
-                Route::Pool(api) => match &*request.subresource {
-                    "" => self.read(api, request, &parts).await,
-                    REMOVAL => self.remove(api, request, user, id, parts, body).await,
-                    _ => self.claim_or_release(api, request, user, id, parts, body).await,
-                },
+                Route::Pool(api) if request.subresource.is_empty() => self.read(api, request, &parts).await,
+                Route::Pool(api) => {
+                    let post = PoolPost { request, user, id: id.to_owned(), parts };
+                    match &*post.request.subresource {
+                        REMOVAL => self.remove(api, post, body).await,
+                        _ => self.claim_or_release(api, post, body).await,
+                    }
+                }
             },
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::ArgValueCandidates;
+use jiff::Timestamp;
 use vmpool_api::subresources::ReleaseAction;
 use vmpool_runtime::duration::parse_duration;
 
@@ -60,6 +61,8 @@ pub(crate) enum Command {
     Rollback(RollbackArguments),
     /// Restart machines, as many at a time as the disruption budget allows
     Restart(RestartArguments),
+    /// Request that other machines replace machines, after their hooks, within the disruption budget
+    Drain(DrainArguments),
     /// Protect machines from scale-downs, autohealing and restarts for a duration
     Protect(ProtectArguments),
     /// End the protection of machines that are not claimed
@@ -133,6 +136,12 @@ pub(crate) struct SimulateArguments {
     /// How long a new machine takes until it is ready, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) start_seconds: u64,
+    /// When the replay begins (RFC 3339), not later than the first claim. By default, with the first claim
+    #[arg(long, value_name = "TIME")]
+    pub(crate) from: Option<Timestamp>,
+    /// When the replay ends (RFC 3339), not earlier than the last claim. By default, when the pool has shrunk
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<Timestamp>,
     /// Format of the output
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: SimulationFormat,
@@ -168,7 +177,8 @@ pub(crate) struct StatusArguments {
     /// Show the status again whenever it changes, until you interrupt the command
     #[arg(short, long)]
     pub(crate) watch: bool,
-    /// Show all machines. Without it, the text contains at most 20 lines of machines and disks
+    /// Show all machines and free disks. Without it, the text contains at most 20 lines of machines and their
+    /// disks, and 10 of free disks
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -326,6 +336,26 @@ pub(crate) struct RestartArguments {
     /// How long to wait for all machines, in seconds
     #[arg(long, default_value_t = 3600, value_name = "SECONDS")]
     pub(crate) timeout: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DrainArguments {
+    /// Name of the pool, or TYPE/NAME
+    #[arg(add = ArgValueCandidates::new(complete_pool_names))]
+    pub(crate) pool: String,
+    /// Names of the machines
+    #[arg(value_name = "MACHINE", conflicts_with = "all", add = ArgValueCandidates::new(complete_machine_names))]
+    pub(crate) machines: Vec<String>,
+    /// All machines of the pool
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Withdraw the request. Machines that are deleted or that a hook has released are replaced nevertheless
+    #[arg(long)]
+    pub(crate) cancel: bool,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
+    #[command(flatten)]
+    pub(crate) format: ObjectOutputArguments,
 }
 
 #[derive(Debug, Args)]

@@ -8,6 +8,7 @@ pub(crate) mod convert;
 pub(crate) mod create;
 pub(crate) mod dashboard;
 pub(crate) mod doctor;
+pub(crate) mod drain;
 pub(crate) mod list;
 pub(crate) mod plan;
 pub(crate) mod protect;

@@ -12,8 +12,8 @@ use vmpool_runtime::Env;
 use crate::arguments::{Arguments, AutoscalerArguments, AutoscalerCommand, Command};
 use crate::cluster::UserClusterClient;
 use crate::commands::{
-    adopt, autoscaler, claim, completion, convert, create, dashboard, doctor, list, plan, protect, remove,
-    report, restart, revisions, scale, status, version,
+    adopt, autoscaler, claim, completion, convert, create, dashboard, doctor, drain, list, plan, protect,
+    remove, report, restart, revisions, scale, status, version,
 };
 use crate::exit::exit_code_of;
 use crate::explain::describe_chain;
@@ -94,6 +94,7 @@ async fn run_command(arguments: Arguments) -> Result<()> {
         Command::Diff(arguments) => on!(arguments, revisions::print_revision_diff),
         Command::Rollback(arguments) => on!(arguments, revisions::roll_back_pool),
         Command::Restart(arguments) => on!(arguments, restart::restart_machines),
+        Command::Drain(arguments) => on!(arguments, drain::drain_machines),
         Command::Protect(arguments) => on!(arguments, protect::protect_machines),
         Command::Unprotect(arguments) => on!(arguments, protect::unprotect_machines),
         Command::Claim(arguments) => on!(arguments, claim::claim_machine),

@@ -21,10 +21,11 @@ use crate::images::{ImageGate, ImageSettings};
 use crate::metrics::{ControllerMetrics, WriteKind};
 use crate::platform_state::{PlatformStates, ShownState};
 use crate::pools::context::{PoolContext, SharedByPlatforms};
+use crate::pools::disk_sources::DiskSourceStore;
 use crate::pools::preserved::PreservedStorage;
 use crate::pools::shared_slots::SharedClassSlots;
 use crate::pools::sources::Sources;
-use crate::settings::ControllerSettings;
+use crate::settings::{ControllerSettings, ImageRefreshSettings};
 
 /// The field manager of all writes.
 pub(crate) const FIELD_MANAGER: &str = "vmpool-controller";
@@ -46,6 +47,8 @@ pub struct Dependencies {
     pub metrics: Arc<ControllerMetrics>,
     /// Settings of disk images; `None` if this instance does not reconcile them.
     pub images: Option<ImageSettings>,
+    /// Settings of image refresh; `None` if this instance does not follow the sources of disks.
+    pub image_refresh: Option<ImageRefreshSettings>,
 }
 
 /// The health of a leader, for probes.
@@ -104,6 +107,7 @@ pub(crate) struct LeadershipResources {
     /// The configuration of the platform.
     configuration: Arc<Mutex<Configuration>>,
     sources: Arc<Sources>,
+    disk_sources: Arc<DiskSourceStore>,
     /// The preserved storage of the platform.
     preserved: Arc<PreservedStorage>,
     /// Whether the disk images that templates name are ready.
@@ -131,6 +135,7 @@ impl LeadershipResources {
         let image_gate =
             if dependencies.images.is_some() { ImageGate::unknown() } else { ImageGate::default() };
         let class_slots = Arc::new(SharedClassSlots::new(settings.max_provisioning_per_class));
+        let disk_sources = Arc::new(DiskSourceStore::new(dependencies.image_refresh.clone()));
         let shared = Self {
             dependencies,
             writer,
@@ -138,6 +143,7 @@ impl LeadershipResources {
             leader_health,
             configuration: Arc::default(),
             sources: Arc::default(),
+            disk_sources,
             preserved: Arc::default(),
             image_gate,
             class_slots,
@@ -202,6 +208,7 @@ impl LeadershipResources {
         let shared = SharedByPlatforms {
             configuration: self.configuration.clone(),
             sources: self.sources.clone(),
+            disk_sources: self.disk_sources.clone(),
             images: self.image_gate.clone(),
             autoscaled: self.pool_hub.clone(),
             class_slots: self.class_slots.clone(),
@@ -239,6 +246,11 @@ impl LeadershipResources {
         &self.sources
     }
 
+    /// What the sources of disks of this platform lead to.
+    pub(crate) fn disk_sources(&self) -> &Arc<DiskSourceStore> {
+        &self.disk_sources
+    }
+
     /// The preserved storage of this platform.
     pub(crate) fn preserved(&self) -> &Arc<PreservedStorage> {
         &self.preserved
@@ -249,6 +261,7 @@ impl LeadershipResources {
         Self {
             configuration: Arc::default(),
             sources: Arc::default(),
+            disk_sources: Arc::new(self.disk_sources.emptied()),
             preserved: Arc::default(),
             ..self.clone()
         }

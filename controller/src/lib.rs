@@ -56,7 +56,7 @@ pub use process::options;
 pub use process::platforms::lead_all;
 pub use process::run::{ControllerRunError, run_controller, run_leader_election};
 pub use process::uninstall::UninstallError;
-pub use settings::ControllerSettings;
+pub use settings::{ControllerSettings, ImageRefreshSettings};
 
 // The kit reads objects without their innermost values. What is left of a template that it cut is still
 // deeper than any template that is used.

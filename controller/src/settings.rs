@@ -1,5 +1,6 @@
 //! Settings of the controller.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use vmpool_engine::ledger::REQUEST_TIMEOUT;
@@ -13,6 +14,19 @@ use vmpool_platforms::instancetype::copies::CopyPolicy;
 #[value(rename_all = "camelCase")]
 pub enum KubevirtConditions {
     /// They have them if the definition of pools is that of vmpool
+    #[default]
+    Auto,
+    /// They have them
+    Always,
+    /// They do not have them
+    Never,
+}
+
+/// Whether KubeVirt pools have metrics under the names of KubeVirt, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "camelCase")]
+pub enum KubevirtMetrics {
+    /// They have them unless KubeVirt's observability controller exports them
     #[default]
     Auto,
     /// They have them
@@ -54,7 +68,7 @@ pub struct ControllerSettings {
     /// Maximum number of pools with metrics of their own. The others are summed.
     pub max_pool_series: usize,
     /// Whether KubeVirt pools have metrics under the names of KubeVirt, too.
-    pub kubevirt_metrics: bool,
+    pub kubevirt_metrics: KubevirtMetrics,
     /// Whether KubeVirt pools have the conditions in the meaning of kstatus.
     pub kubevirt_conditions: KubevirtConditions,
     /// Whether the controller leaves out a platform whose pools its account may not list. Otherwise it waits
@@ -68,6 +82,13 @@ pub struct ControllerSettings {
     pub protects_types: bool,
     /// Whether autoscalers are reconciled.
     pub autoscales: bool,
+}
+
+/// Settings of image refresh.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageRefreshSettings {
+    /// The namespaces whose images and claims pools of other namespaces follow.
+    pub namespaces: BTreeSet<String>,
 }
 
 impl ControllerSettings {
@@ -108,7 +129,8 @@ impl Default for ControllerSettings {
             keeps_standby: false,
             max_provisioning_per_class: 0,
             max_pool_series: 1000,
-            kubevirt_metrics: false,
+            // `Auto`, the default of the flag, reads objects of another program.
+            kubevirt_metrics: KubevirtMetrics::Never,
             kubevirt_conditions: KubevirtConditions::Auto,
             skips_forbidden_platforms: false,
             copies: None,

@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::OnceCell;
 use tracing_subscriber::EnvFilter;
 use vmpool_installation::installation::{
-    ClusterInstallation, GuardOptions, cluster_options, kubevirt_definitions,
+    ClusterInstallation, GuardOptions, autoscaler_definitions, cluster_options, kubevirt_definitions,
 };
 use vmpool_test_cluster::control_plane::ControlPlane;
 use vmpool_test_cluster::error::{Error, Result, error_with_causes};
@@ -25,6 +25,7 @@ static INSTALLATION: Shared<ClusterInstallation> = OnceCell::const_new();
 static GUARDED: Shared<ClusterInstallation> = OnceCell::const_new();
 static BOTH_PLATFORMS: Shared<ClusterInstallation> = OnceCell::const_new();
 static WITH_FAULT_PROXIES: Shared<ClusterInstallation> = OnceCell::const_new();
+static WITH_AUTOSCALERS: Shared<ClusterInstallation> = OnceCell::const_new();
 
 /// A flag that shortens reservations, for scenarios that wait for their end.
 pub const SHORT_RESERVATION: &str = "--reservation-timeout=5s";
@@ -124,6 +125,23 @@ pub async fn with_fault_proxies() -> Result<Arc<ClusterInstallation>> {
     shared(&WITH_FAULT_PROXIES, start).await
 }
 
+/// A further shared control plane with both platforms, and with the feature gate of PoolAutoscalers.
+///
+/// # Errors
+/// [`Error::Unavailable`] if a part of it did not start; every caller gets this error.
+pub async fn with_autoscalers() -> Result<Arc<ClusterInstallation>> {
+    let start = async || {
+        tear_down_at_exit();
+        let mut options = cluster_options("autoscalers");
+        options.manifests.extend(kubevirt_definitions());
+        options.manifests.push(autoscaler_definitions());
+        let cluster = Arc::new(ControlPlane::start(options).await?);
+        let guard = GuardOptions::default().value("featureGates.PoolAutoscaler=true");
+        ClusterInstallation::guarded(cluster, guard.with_kubevirt()).await
+    };
+    shared(&WITH_AUTOSCALERS, start).await
+}
+
 /// Checks that the tests can start the cluster that `E2E_CLUSTER` requests: a node cluster is an embedded one
 /// with a node.
 ///
@@ -172,7 +190,7 @@ fn tear_down_at_exit() {
             if let Some(Ok(installation)) = INSTALLATION.get() {
                 installation.tear_down();
             }
-            for own in [&GUARDED, &BOTH_PLATFORMS, &WITH_FAULT_PROXIES] {
+            for own in [&GUARDED, &BOTH_PLATFORMS, &WITH_FAULT_PROXIES, &WITH_AUTOSCALERS] {
                 if let Some(Ok(installation)) = own.get() {
                     installation.tear_down();
                     installation.cluster().tear_down();

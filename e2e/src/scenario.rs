@@ -28,6 +28,7 @@ pub struct Scenario {
     platform: Option<TestedPlatform>,
     own_cluster: bool,
     fault_proxy: bool,
+    autoscalers: bool,
     guard: Option<GuardOptions>,
     controllers: usize,
     ending: Ending,
@@ -49,6 +50,7 @@ pub fn define_scenario(name: &'static str) -> Scenario {
         platform: None,
         own_cluster: false,
         fault_proxy: false,
+        autoscalers: false,
         guard: None,
         controllers: 1,
         ending: Ending::Full,
@@ -87,6 +89,13 @@ impl Scenario {
     /// [`harness::with_fault_proxies`].
     pub fn with_fault_proxy(mut self) -> Self {
         self.fault_proxy = true;
+        self
+    }
+
+    /// Runs where the webhook and the aggregated API have the feature gate of PoolAutoscalers: see
+    /// [`harness::with_autoscalers`]. The controllers of the scenario need the gate, too.
+    pub fn with_autoscalers(mut self) -> Self {
+        self.autoscalers = true;
         self
     }
 
@@ -134,6 +143,7 @@ impl Scenario {
                 ClusterInstallation::start(&self.name.replace(' ', "-"), guard).await.map(Arc::new)
             }
             _shared if self.fault_proxy => harness::with_fault_proxies().await,
+            _shared if self.autoscalers => harness::with_autoscalers().await,
             _shared if self.platform.is_some() => harness::both_platforms().await,
             Some(_default) => harness::guarded_installation().await,
             None => harness::installation_on_shared_cluster().await,

@@ -34,6 +34,10 @@ pub enum Feature {
     VirtualMachinePool,
     /// Disk images: VMDiskImage and VMDiskImageGrant.
     DiskImages,
+    /// Machines with disks from earlier content of their images.
+    ImageRefresh,
+    /// The version `v1` of instance types and preferences. Only the chart uses its gate.
+    InstancetypeV1,
     /// The wrapper of a machine.
     MachineWrapper,
     /// The autoscaler of pools: PoolAutoscaler.
@@ -50,6 +54,8 @@ impl Feature {
         match self {
             Self::VirtualMachinePool => "VirtualMachinePool",
             Self::DiskImages => "DiskImages",
+            Self::ImageRefresh => "ImageRefresh",
+            Self::InstancetypeV1 => "InstancetypeV1",
             Self::MachineWrapper => "MachineWrapper",
             Self::PoolAutoscaler => "PoolAutoscaler",
             Self::ProvisioningLimit => "ProvisioningLimit",
@@ -88,6 +94,14 @@ pub const KNOWN: &[Gate] = &[
         "Pools of identical virtual machines: controller, admission and targeted removal",
     ),
     alpha_gate(Feature::DiskImages, "Disk images: admission and the controller of images"),
+    alpha_gate(
+        Feature::ImageRefresh,
+        "Image refresh: imageRefresh of pools, and the watches of the images that disks are created from",
+    ),
+    alpha_gate(
+        Feature::InstancetypeV1,
+        "Version v1 of instance types and preferences beside v1beta1, in the definitions that the chart installs",
+    ),
     alpha_gate(
         Feature::MachineWrapper,
         "The controller of wrappers, which create a machine after its disk image is ready; requires DiskImages",

@@ -2,6 +2,7 @@
 //!
 //! The rules are in [`rules`] and check plain objects; this module only runs helm.
 
+mod alert_tests;
 mod alerts;
 mod cases;
 mod dashboard;
@@ -77,8 +78,11 @@ const REFUSED: &[&str] = &[
     "controller.podLabels.app\\.kubernetes\\.io/name=x",
     "featureGates.DiskImage=true",
     "controller.maxProvisioningPerStorageClass=5",
+    "controller.imageNamespaces[0]=golden",
     "diskImage.maxSyncDuration=0s",
     "featureGates.VirtualMachinePool=false,featureGates.MachineWrapper=true",
+    // KubeVirt's definitions would have another schema.
+    "platforms.kubevirt.enabled=true,featureGates.InstancetypeV1=true",
     "commonLabels.app\\.kubernetes\\.io/name=x",
     "webhook.deploymentLabels.helm\\.sh/chart=x",
     "listenAddress=localhost",
@@ -99,6 +103,7 @@ const REFUSED: &[&str] = &[
     "webhook.hostNetwork=true,apiserver.hostNetwork=true",
     "controller.hostNetwork=true,webhook.hostNetwork=true",
     "featureGates.VirtualMachinePool=false,featureGates.PoolAutoscaler=true",
+    "featureGates.VirtualMachinePool=false,featureGates.ImageRefresh=true",
 ];
 
 /// What installs the chart without images to pull.
@@ -129,6 +134,8 @@ pub(crate) fn check_chart(workspace: &Workspace) -> Result<()> {
         .context("reading the chart's alerts")?;
     let sources = sources(workspace)?;
     found.extend(alerts::alert_violations(&rule_file, &read("docs/alerts.md")?, &sources));
+    let tests = crate::alerts::read_alert_tests(workspace)?;
+    found.extend(alert_tests::untested_alerts(&rule_file, &tests));
     let dashboard = read("charts/vmpool/files/dashboard.json")?;
     found.extend(dashboard::dashboard_violations(&dashboard, &sources));
     let schema = read("charts/vmpool/values.schema.json")?;

@@ -5,6 +5,7 @@ mod cert_manager;
 mod expressions;
 mod http;
 mod keda;
+mod kubernetes;
 mod playground;
 mod process;
 mod prometheus;
@@ -25,6 +26,9 @@ pub(crate) enum Integration {
     CertManager,
     /// KEDA scales a pool from and to zero by two triggers. Needs openssl
     Keda,
+    /// Scenarios of both platforms run on the oldest Kubernetes that the chart accepts, and on the newest one
+    /// of the tests
+    Kubernetes,
 }
 
 /// Builds what the integration needs, runs it, and stops all programs.
@@ -43,6 +47,11 @@ pub(crate) fn run_integration(workspace: &Workspace, integration: Integration) -
         Integration::Keda => {
             tools::ensure_tools(workspace, ToolSelection::Keda)?;
             keda::check_keda(workspace)
+        }
+        Integration::Kubernetes => {
+            tools::ensure_tools(workspace, ToolSelection::OldestKubernetes)?;
+            tools::ensure_tools(workspace, ToolSelection::Helm)?;
+            kubernetes::check_kubernetes_releases(workspace)
         }
     }
 }

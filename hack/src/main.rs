@@ -9,6 +9,7 @@ mod dashboard;
 mod generate;
 mod integration;
 mod mutations;
+mod profiles;
 mod release;
 mod sbom;
 mod site;
@@ -61,7 +62,8 @@ enum Command {
     /// Check the page of `kubectl vmpool dashboard` in a Chromium from $CHROMIUM or $PATH, and write
     /// screenshots of it
     Dashboard(dashboard::DashboardOptions),
-    /// Run another program together with vmpool, and check that both work: Prometheus, cert-manager, KEDA
+    /// Run another program together with vmpool, and check that both work: Prometheus, cert-manager, KEDA,
+    /// or the oldest Kubernetes
     Integration {
         /// The other program
         #[arg(value_enum)]
@@ -80,6 +82,8 @@ enum Command {
     /// Make the files of a release: images, chart, manifest, plugin, bills of materials, checksums and
     /// changes; publishes nothing without --publish
     Release(release::ReleaseOptions),
+    /// Build the controller with several profiles, and measure each with the benchmark
+    Profiles(profiles::ProfileOptions),
     /// Mutation tests: remove the guards in hack/mutations.yaml, one at a time, and check that `make faults`
     /// detects each
     Mutations(mutations::MutationOptions),
@@ -133,6 +137,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Dependencies => verify::verify_dependencies(&workspace),
         Command::Sbom(options) => sbom::write_software_bills(&workspace, options),
         Command::Release(options) => release::make_release(&workspace, options),
+        Command::Profiles(options) => profiles::measure_profiles(&workspace, options),
         Command::Mutations(options) => mutations::run_mutation_tests(&workspace, options),
         Command::Verify { steps } => verify::run_verification_steps(&workspace, steps),
     }

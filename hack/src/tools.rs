@@ -53,6 +53,8 @@ pub(crate) enum ToolSelection {
     CertManager,
     /// KEDA, which `cargo xtask integration keda` runs
     Keda,
+    /// The oldest Kubernetes, which `cargo xtask integration kubernetes` runs
+    OldestKubernetes,
 }
 
 impl ToolSelection {
@@ -63,6 +65,7 @@ impl ToolSelection {
             Self::Promtool => module.name == PROMTOOL,
             Self::CertManager => module.name == CERT_MANAGER,
             Self::Keda => module.name == KEDA,
+            Self::OldestKubernetes => module.name == OLDEST_KUBERNETES,
             Self::Node => !RARE_MODULES.contains(&module.name),
             // The node cluster needs namespaces, which only root can create, and only on Linux.
             Self::All => {
@@ -74,11 +77,11 @@ impl ToolSelection {
 }
 
 /// The module with the programs of the control plane.
-const CONTROL_PLANE: &str = "control-plane";
+pub(crate) const CONTROL_PLANE: &str = "control-plane";
 
 /// The environment variable with a folder of programs that tests, demo and playground use in place of all
 /// others.
-const TOOLS_VARIABLE: &str = "VMPOOL_TOOLS";
+pub(crate) const TOOLS_VARIABLE: &str = "VMPOOL_TOOLS";
 
 /// The module that only the tests of alerts use.
 const PROMTOOL: &str = "promtool";
@@ -89,8 +92,11 @@ const CERT_MANAGER: &str = "cert-manager";
 /// The module that only the integration with KEDA uses.
 const KEDA: &str = "keda";
 
+/// The module with the oldest Kubernetes.
+pub(crate) const OLDEST_KUBERNETES: &str = "oldest-kubernetes";
+
 /// The modules that are built only for the command that uses them.
-const RARE_MODULES: [&str; 3] = [PROMTOOL, CERT_MANAGER, KEDA];
+const RARE_MODULES: [&str; 4] = [PROMTOOL, CERT_MANAGER, KEDA, OLDEST_KUBERNETES];
 
 /// The modules that only the node cluster uses.
 const NODE_MODULES: [&str; 2] = ["node", "containerd"];

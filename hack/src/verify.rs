@@ -16,6 +16,7 @@ mod import_cycles;
 mod junit;
 mod output;
 mod packages;
+mod paragraphs;
 mod prose;
 mod report;
 mod runner;

@@ -85,6 +85,16 @@ impl Workspace {
         self.target.join("mutations")
     }
 
+    /// The folder with the figures of the benchmark.
+    pub(crate) fn bench_figures(&self) -> PathBuf {
+        self.target.join("bench")
+    }
+
+    /// The folder of controllers that are built with other profiles.
+    pub(crate) fn profiles(&self) -> PathBuf {
+        self.target.join("profiles")
+    }
+
     /// The cargo that runs this program, so that the same toolchain is used throughout. It runs at the root
     /// of the tree.
     pub(crate) fn cargo(&self) -> Command {

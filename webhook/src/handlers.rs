@@ -4,13 +4,14 @@ use axum::body::Body;
 use axum::extract::{Extension, State as Extract};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, header};
+use vmpool_engine::admission::scale::LoweredReplicas;
 use vmpool_runtime::https::Peer;
 
 use crate::body::{self, Received};
 use crate::callers::Caller;
 use crate::metrics::{Operation, Path, Verdict};
 use crate::review::{self, ReviewAnswer, ReviewRequest};
-use crate::state::ServedWebhook;
+use crate::state::{ReviewState, ServedWebhook};
 use crate::types;
 use crate::webhook::Reviewed;
 
@@ -55,6 +56,7 @@ pub(crate) async fn serve_review(
     };
     state.metrics.answered(path, Operation::named(&request.operation), answer.verdict);
     log_answer(path, &request, &answer);
+    log_lowered_scale(state, &request, &answer);
     let review = review::encode_review(kind, &request, &answer, &warnings).to_string();
     let response = ([(header::CONTENT_TYPE, "application/json")], review).into_response();
     drop((request, memory));
@@ -65,10 +67,9 @@ pub(crate) async fn serve_review(
 /// Logs an answer. The log line contains the UID of the request, which is also in the audit log of
 /// kube-apiserver.
 fn log_answer(path: Path, request: &ReviewRequest, answer: &ReviewAnswer) {
-    let ReviewRequest { uid, operation, namespace, name, user_info, .. } = request;
+    let ReviewRequest { uid, operation, namespace, name, .. } = request;
     let path = path.as_str();
-    // kube-apiserver accepts longer names than a log line should contain.
-    let user = user_info.username.chars().take(MAX_USER_LENGTH).collect::<String>();
+    let user = clip_user(request);
     let message = &answer.message;
     if let Some(field) = answer.field() {
         let rule = answer.rules().unwrap_or_default();
@@ -79,6 +80,21 @@ fn log_answer(path: Path, request: &ReviewRequest, answer: &ReviewAnswer) {
         let verdict = answer.verdict.as_str();
         tracing::warn!(path, uid, user, operation, namespace, name, verdict, message, "not validated");
     }
+}
+
+/// Logs who lowers the scale of a pool. The API server drops the field manager of a scale to 0, so the
+/// activity of the pool does not always name the client.
+fn log_lowered_scale(state: &ReviewState, request: &ReviewRequest, answer: &ReviewAnswer) {
+    let Some(LoweredReplicas { from, to }) = answer.lowered.filter(|_| !request.dry_run) else { return };
+    let Some(omitted) = state.scale_lines.take_line(state.env.uptime()) else { return };
+    let ReviewRequest { uid, namespace, name, .. } = request;
+    let user = clip_user(request);
+    tracing::info!(uid, user, namespace, name, from, to, omitted, "lowered the scale of a pool");
+}
+
+/// The user of a request. kube-apiserver accepts longer names than a log line should contain.
+fn clip_user(request: &ReviewRequest) -> String {
+    request.user_info.username.chars().take(MAX_USER_LENGTH).collect()
 }
 
 /// Evaluates the rules of a webhook, and reads what they need.

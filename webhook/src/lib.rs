@@ -13,7 +13,7 @@
 //!
 //! The layers, lowest first. A module imports only from lower layers:
 //!
-//! 1. `bounded_json`, `memory`, `callers`: limits for memory and clients
+//! 1. `bounded_json`, `memory`, `callers`, `line_budget`: limits for memory, clients and the log
 //! 2. [`metrics`]
 //! 3. `review`: decoding and encoding of reviews
 //! 4. `reads`: reads from kube-apiserver
@@ -31,6 +31,7 @@ mod finalizers;
 pub mod fuzzing;
 mod handlers;
 mod images;
+mod line_budget;
 mod memory;
 pub mod metrics;
 pub mod options;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use vmpool_decision::{AdmissionRead, AdmissionReads, Step};
-use vmpool_engine::admission::scale::{ScaleRequest, review_scale};
+use vmpool_engine::admission::scale::{ScaleChange, ScaleRequest, compare_scales, review_scale};
 use vmpool_engine::admission::{PoolRequest, Rules, ScaleGuard};
 use vmpool_platforms::kubevirt::admission::{DEFAULTS_PATH, with_replicas};
 
-use crate::metrics::Path;
+use crate::metrics::{Path, Verdict};
 use crate::review::{ReviewAnswer, ReviewRequest};
 use crate::types;
 use crate::webhook::{Reviewed, WebhookEntry};
@@ -74,7 +74,14 @@ fn review_pool_scale(
     }
     let ReviewRequest { namespace, name, old_object: old, object: new, .. } = request;
     let decision = review_scale(guard, ScaleRequest { namespace, name, old, new }, reads)?;
-    Ok(ReviewAnswer::from(decision).into())
+    let answer = ReviewAnswer::from(decision);
+    Ok(match compare_scales(old, new) {
+        Ok(ScaleChange::AskPolicy(lowered)) if answer.verdict == Verdict::Allowed => {
+            answer.with_lowered_scale(lowered)
+        }
+        Ok(ScaleChange::Allow | ScaleChange::AskPolicy(_)) | Err(_) => answer,
+    }
+    .into())
 }
 
 /// Allows the request, and sets the field if it is absent.

@@ -9,6 +9,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 use serde::de::DeserializeSeed as _;
 use serde_json::{Value, json};
+use vmpool_engine::admission::scale::LoweredReplicas;
 use vmpool_engine::admission::{PoolKind, Refusals};
 
 use crate::bounded_json::{Fields, MemoryBudget};
@@ -148,6 +149,8 @@ pub(crate) struct ReviewAnswer {
     code: Option<(u16, &'static str)>,
     /// The JSON patch of the object; `None` if it stays as it is.
     pub(crate) patch: Option<Patch>,
+    /// What an allowed request for the scale of a pool lowers.
+    pub(crate) lowered: Option<LoweredReplicas>,
 }
 
 impl ReviewAnswer {
@@ -159,6 +162,11 @@ impl ReviewAnswer {
     /// The request is allowed, and this patch changes its object.
     pub(crate) fn patched(patch: Patch) -> Self {
         Self { patch: Some(patch), ..Self::allowed() }
+    }
+
+    /// The same answer to a request that lowers a scale. It tells the log and the audit log by how much.
+    pub(crate) fn with_lowered_scale(self, lowered: LoweredReplicas) -> Self {
+        Self { lowered: Some(lowered), ..self }
     }
 
     /// Rules refuse the request.
@@ -198,7 +206,7 @@ impl ReviewAnswer {
     }
 
     fn without_rule(verdict: Verdict, message: String) -> Self {
-        Self { verdict, message, refusals: None, causes: Vec::new(), code: None, patch: None }
+        Self { verdict, message, refusals: None, causes: Vec::new(), code: None, patch: None, lowered: None }
     }
 
     /// The first invalid field.
@@ -228,6 +236,9 @@ pub(crate) fn encode_review(
     }
     if let Some(rules) = answer.rules() {
         response["auditAnnotations"] = json!({ "rule": rules });
+    }
+    if let Some(LoweredReplicas { from, to }) = answer.lowered {
+        response["auditAnnotations"] = json!({ "scaled": format!("from {from} to {to}") });
     }
     if !warnings.is_empty() {
         response["warnings"] = json!(warnings);

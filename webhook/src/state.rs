@@ -8,6 +8,7 @@ use vmpool_engine::admission::Rules;
 use vmpool_runtime::Env;
 
 use crate::callers::Callers;
+use crate::line_budget::LineBudget;
 use crate::memory::MemoryLimit;
 use crate::metrics::WebhookMetrics;
 use crate::reads::Reader;
@@ -39,6 +40,8 @@ pub struct ReviewState {
     pub(crate) types: bool,
     pub(crate) bodies: Arc<MemoryLimit>,
     pub(crate) objects: Arc<MemoryLimit>,
+    /// The lines about lowered scales.
+    pub(crate) scale_lines: Arc<LineBudget>,
 }
 
 impl ReviewState {
@@ -61,6 +64,7 @@ impl ReviewState {
             types: false,
             bodies,
             objects,
+            scale_lines: Arc::default(),
         }
     }
 

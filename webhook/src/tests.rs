@@ -185,10 +185,6 @@ impl World {
     }
 
     async fn scale(&self, from: i64, to: i64) -> Value {
-        let scale = |replicas: i64| {
-            json!({ "apiVersion": "autoscaling/v1", "kind": "Scale",
-            "metadata": { "name": "builders", "namespace": "team-a", "uid": "u" }, "spec": { "replicas": replicas } })
-        };
         self.review(SCALE_PATH, &review("UPDATE", "scale", &scale(from), &scale(to))).await
     }
 
@@ -198,6 +194,16 @@ impl World {
         let value = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         value.unwrap_or_else(|| panic!("no {series} in\n{page}")).parse().unwrap()
     }
+}
+
+/// The scale of the pool with this count.
+fn scale(replicas: i64) -> Value {
+    json!({
+        "apiVersion": "autoscaling/v1",
+        "kind": "Scale",
+        "metadata": { "name": "builders", "namespace": "team-a", "uid": "u" },
+        "spec": { "replicas": replicas },
+    })
 }
 
 fn review(operation: &str, subresource: &str, old: &Value, new: &Value) -> Value {

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::{
     autoscaler,
-    conditions::Conditions,
+    conditions::conditions_of,
     diskimage,
     enums::ReclaimPolicy,
     v1alpha2::{
@@ -17,19 +17,8 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-macro_rules! conditions_of {
-    ($($kind:ty),+ $(,)?) => {$(
-        impl Conditions for $kind {
-            type Condition = Condition;
-
-            fn conditions(&self) -> &[Condition] {
-                self.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default()
-            }
-        }
-    )+};
-}
-
 conditions_of!(
+    Condition:
     ClusterVirtualImage,
     VirtualDisk,
     VirtualImage,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     GoDuration, Quantity, Share,
-    enums::{DeviceKind, ReclaimPolicy, RunPolicy, ScaleDownPolicy},
+    enums::{DeviceKind, ImageRefreshMode, ReclaimPolicy, RunPolicy, ScaleDownPolicy},
     v1alpha2::{
         BlockDeviceRef, DiskTemplate, MachineTemplate, Reclaim, Rollout, TemplateMetadata, VirtualDiskSpec,
         VirtualMachinePool, VirtualMachinePoolSpec, VirtualMachineSpec,
@@ -101,6 +101,12 @@ impl PoolBuilder {
     /// Sets how many machines may exist that have not been ready yet.
     pub fn max_provisioning(mut self, share: Share) -> Self {
         self.pool.spec.max_provisioning = Some(share.into());
+        self
+    }
+
+    /// Sets what the controller does if a source of the disks leads to other content.
+    pub fn image_refresh(mut self, refresh: ImageRefreshMode) -> Self {
+        self.pool.spec.image_refresh = Some(refresh.into());
         self
     }
 

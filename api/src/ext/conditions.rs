@@ -30,6 +30,20 @@ pub trait ConditionFields {
     fn observed_generation(&self) -> Option<i64>;
 }
 
+/// Implements [`Conditions`] for kinds with this type of conditions in their status.
+macro_rules! conditions_of {
+    ($condition:ty: $($kind:ty),+ $(,)?) => {$(
+        impl $crate::conditions::Conditions for $kind {
+            type Condition = $condition;
+
+            fn conditions(&self) -> &[$condition] {
+                self.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default()
+            }
+        }
+    )+};
+}
+pub(crate) use conditions_of;
+
 impl ConditionFields for Condition {
     fn condition_type(&self) -> &str {
         &self.type_

@@ -92,6 +92,19 @@ api_enum! {
 }
 
 api_enum! {
+    /// `spec.imageRefresh` of a pool: what the controller does if a source of the disks leads to other
+    /// content.
+    ImageRefreshMode ("mode of image refresh") {
+        /// It does not follow the sources.
+        Off,
+        /// It reports machines with disks from other content.
+        Report,
+        /// It replaces them, too.
+        Recreate,
+    }
+}
+
+api_enum! {
     /// `reclaim.onScaleDown` of a disk template: what happens to the disk of a removed machine.
     ReclaimPolicy ("reclaim policy") {
         /// It is deleted with its machine.

@@ -79,6 +79,14 @@ pub mod annotations {
     /// On pools of all platforms: for how long a machine may drain, as JSON, for example `{"timeout":
     /// "10m"}`.
     pub const DRAIN: &str = "vmpool.dev/drain";
+    /// On pools of all platforms: when healing replaces machines that are not ready, as JSON, for example
+    /// `{"notReadyFor": "5m"}`.
+    pub const HEALING: &str = "vmpool.dev/healing";
+    /// On machines of all platforms: when a user requested that another machine replaces this one, RFC 3339.
+    /// On pools: when the controller replaces machines, as JSON, for example `{"maxLifetime": "168h"}`.
+    pub const RECYCLE: &str = "vmpool.dev/recycle";
+    /// On machines of all platforms: how often the machine was claimed. Only the aggregated API writes it.
+    pub const CLAIMS: &str = "vmpool.dev/claims";
     /// On pools of all platforms: the longest time for which a machine can be protected, for example `24h`.
     pub const MAX_PROTECTION: &str = "vmpool.dev/max-protection";
     /// On pools of all platforms: how many machines may exist that have not been ready yet, for example `5`
@@ -96,6 +104,12 @@ pub mod annotations {
     /// On pools of all platforms: after how many seconds without progress the pool is stalled, for example
     /// `1800`.
     pub const PROGRESS_DEADLINE_SECONDS: &str = "vmpool.dev/progress-deadline-seconds";
+    /// On pools of all platforms: what the controller does if a source of their disks leads to other content:
+    /// `Off`, `Report` or `Recreate`.
+    pub const IMAGE_REFRESH: &str = "vmpool.dev/image-refresh";
+    /// On machines of all platforms: from which content their disks are created, a JSON object with names of
+    /// disk templates. Only the controller writes it, when it creates the machine.
+    pub const DISK_SOURCES: &str = "vmpool.dev/disk-sources";
     /// On the Lease of the controller: when the leader released it, RFC 3339.
     pub const LEASE_RELEASED: &str = "vmpool.dev/lease-released";
 }

@@ -8,6 +8,7 @@
 use super::virtual_disk::VirtualDiskSpec;
 use super::virtual_machine::VirtualMachineSpec;
 use crate::IntOrPercent;
+use crate::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,12 @@ pub struct VirtualMachinePoolSpec {
     /// How machines with hooks end. A hook is an annotation of a machine with the prefix drain.vmpool.dev/. Before the controller deletes or restarts such a machine, it waits until all hooks are released. It overrides the annotation vmpool.dev/drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<VirtualMachinePoolDrain>,
+    /// When the controller replaces machines that are not ready. Without it, it replaces none; an empty object turns it on. It overrides the annotation vmpool.dev/healing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healing: Option<VirtualMachinePoolHealing>,
+    /// What the controller does if the source of a disk template leads to other content than the disks of a machine were created from. With Report, it shows such machines in the status. With Recreate, it also replaces them, within the disruption budget. Retained disks never count. The default is Off. It requires the feature gate ImageRefresh. It overrides the annotation vmpool.dev/image-refresh.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "imageRefresh")]
+    pub image_refresh: Option<String>,
     /// The longest time for which a machine can be protected, a duration from 1m to 720h. The default is 24h. It overrides the annotation vmpool.dev/max-protection.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxProtection")]
     pub max_protection: Option<String>,
@@ -39,6 +46,9 @@ pub struct VirtualMachinePoolSpec {
     /// After how many seconds without progress the pool is stalled. The condition Stalled is then True, with the cause. Progress is a machine that became ready, was updated, created or deleted. The default is 600. It overrides the annotation vmpool.dev/progress-deadline-seconds.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "progressDeadlineSeconds")]
     pub progress_deadline_seconds: Option<i32>,
+    /// When the controller replaces machines that serve well. It deletes such a machine within the disruption budget, oldest first, and creates another one; replicas stays. Protected machines wait, and machines with hooks drain first. It overrides the annotation vmpool.dev/recycle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recycle: Option<VirtualMachinePoolRecycle>,
     /// The desired number of machines. Users, autoscalers and targeted removals change it, and the controller never does. The default is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
@@ -68,6 +78,37 @@ pub struct VirtualMachinePoolDrain {
     /// The longest time for which the controller waits for the hooks of a machine, a duration from 0s to 24h. The default is 10m. With 0s, it does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
+}
+
+/// When the controller replaces machines that are not ready. Without it, it replaces none; an empty object turns it on. It overrides the annotation vmpool.dev/healing.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolHealing {
+    /// How many machines may be unhealthy or being replaced. With more, the controller replaces no further one, because the cause is probably not in the machines. A number from 1, or a percentage of replicas from 1% to 100%, rounded up. The default is 40%.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxUnhealthy")]
+    pub max_unhealthy: Option<Quantity>,
+    /// How long a machine must not have been ready before the controller replaces it, a duration from 1s to 24h. The default is 5m.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "notReadyFor")]
+    pub not_ready_for: Option<String>,
+    /// How long after its deletion was requested a machine that still exists counts as gone, so that another machine takes its place, a duration from 1s to 24h. The default is 5m.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "replaceStuckAfter")]
+    pub replace_stuck_after: Option<String>,
+    /// How long a machine may take from its start until it is ready for the first time, a duration from 1s to 24h. The controller replaces no younger machine, and maxProvisioning no longer counts an older one. The default is 30m.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "startTimeout")]
+    pub start_timeout: Option<String>,
+}
+
+/// When the controller replaces machines that serve well. It deletes such a machine within the disruption budget, oldest first, and creates another one; replicas stays. Protected machines wait, and machines with hooks drain first. It overrides the annotation vmpool.dev/recycle.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolRecycle {
+    /// By how many percent maxLifetime is shortened at most, by a value that depends on the machine, and not below 10m. The default is 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<i32>,
+    /// The number of claims after which a machine is replaced. The claim that reaches it is the last one: the machine then serves until that claim ends. Without it, the number has no effect.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxClaims")]
+    pub max_claims: Option<i32>,
+    /// The age at which a machine is replaced, a duration of at least 10m. Without it, machines have no age.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxLifetime")]
+    pub max_lifetime: Option<String>,
 }
 
 /// How the controller applies a changed machine template to existing machines. If the CustomResourceDefinition of a cluster does not have these fields, use the equivalent annotations.
@@ -158,6 +199,9 @@ pub struct VirtualMachinePoolStatus {
     /// The number of machines that drain: their guests finish their work before the controller deletes or restarts the machines. Absent if it is 0.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "drainingReplicas")]
     pub draining_replicas: Option<i32>,
+    /// The number of machines with disks from earlier content of their source, if imageRefresh is not Off. Absent if it is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "imageOutdatedReplicas")]
+    pub image_outdated_replicas: Option<i32>,
     /// The number behind the name of the next machine. A new leader goes on from it, so that the name of a former machine does not return.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "nextMachineNumber")]
     pub next_machine_number: Option<i64>,

@@ -5,24 +5,15 @@ use super::{
     VirtualMachinePool, VirtualMachineSpec,
     values::{DataVolumePhase, InstancePhase, PrintableStatus, RunStrategy, SortPolicy},
 };
-use crate::{DurationError, GoDuration, conditions::Conditions};
+use crate::{
+    DurationError, GoDuration,
+    conditions::{Conditions, conditions_of},
+};
 
 #[cfg(test)]
 mod tests;
 
-macro_rules! conditions_of {
-    ($($kind:ty),+ $(,)?) => {$(
-        impl Conditions for $kind {
-            type Condition = Condition;
-
-            fn conditions(&self) -> &[Condition] {
-                self.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default()
-            }
-        }
-    )+};
-}
-
-conditions_of!(DataVolume, KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachinePool);
+conditions_of!(Condition: DataVolume, KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachinePool);
 
 impl VirtualMachinePool {
     /// The desired number of machines. A missing value is 1, and a negative one, which the schema refuses, is

@@ -18,6 +18,7 @@ use super::{
     },
     virtual_machine_pool::VirtualMachinePoolScaleInStrategyProactive,
 };
+use crate::enums::ImageRefreshMode;
 use crate::{GoDuration, Quantity, Share};
 
 #[cfg(test)]
@@ -225,6 +226,12 @@ impl KubeVirtPoolBuilder {
     /// Sets how many machines may exist that have not been ready yet.
     pub fn max_provisioning(mut self, share: Share) -> Self {
         self.pool.spec.max_provisioning = Some(share.into());
+        self
+    }
+
+    /// Sets what the controller does if a source of the disks leads to other content.
+    pub fn image_refresh(mut self, refresh: ImageRefreshMode) -> Self {
+        self.pool.spec.image_refresh = Some(refresh.into());
         self
     }
 

@@ -85,7 +85,7 @@ impl ClaimSnapshot {
     }
 
     fn is_free(&self, machine: &Machine, targets: &BTreeSet<Uid>) -> bool {
-        machine.is_claimable(self.now) && !targets.contains(&machine.id.uid)
+        self.pool.may_claim(machine, self.now) && !targets.contains(&machine.id.uid)
     }
 
     fn targets(&self) -> BTreeSet<Uid> {

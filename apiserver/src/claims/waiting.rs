@@ -12,7 +12,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use vmpool_api::annotations::WAITING_CLAIMS;
-use vmpool_autoscaler::waiting::{ENTRY_SECONDS, WaitingClaimKey, WaitingClaims};
+use vmpool_autoscaler::waiting::{
+    ENTRY_SECONDS, MOST_ENTRIES, MOST_ENTRIES_OF_A_USER, WaitingClaimKey, WaitingClaims,
+};
 use vmpool_runtime::Env;
 
 use super::model::ClaimJob;
@@ -27,8 +29,6 @@ const ATTEMPTS: usize = 3;
 const REMEMBER_AUTOSCALERS: Duration = Duration::from_secs(10);
 /// A claim whose entry lasts longer than this, in seconds, needs no new one.
 const FRESH_SECONDS: i64 = ENTRY_SECONDS / 2;
-/// The most claims of a pool that wait for the next write.
-const MOST_PENDING: usize = vmpool_autoscaler::waiting::MOST_ENTRIES;
 
 /// Identifies a pool: API group, namespace and name.
 type PoolId = (&'static str, String, String);
@@ -60,6 +60,20 @@ struct RecordedPool {
     is_scheduled: bool,
 }
 
+impl RecordedPool {
+    /// Adds a claim to the next write, within the limits of the annotation: one user cannot keep out the
+    /// claims of others. Returns whether the write has the claim.
+    fn add_pending(&mut self, key: WaitingClaimKey) -> bool {
+        let of_user = self.pending.iter().filter(|other| other.has_user_of(&key)).count();
+        let is_full = self.pending.len() >= MOST_ENTRIES || of_user >= MOST_ENTRIES_OF_A_USER;
+        if is_full && !self.pending.contains(&key) {
+            return false;
+        }
+        self.pending.insert(key);
+        true
+    }
+}
+
 impl WaitingRecorder {
     pub(super) fn new(cluster: ClusterClient, env: Env) -> Arc<Self> {
         Arc::new(Self { cluster, env, state: Mutex::default() })
@@ -78,10 +92,9 @@ impl WaitingRecorder {
             let known = state.pools.entry(pool_id(pool)).or_default();
             known.written.retain(|_, end| *end > now);
             let is_fresh = known.written.get(&key).is_some_and(|end| end - now > FRESH_SECONDS);
-            if is_fresh || known.pending.len() >= MOST_PENDING {
+            if is_fresh || !known.add_pending(key) {
                 return;
             }
-            known.pending.insert(key);
             if std::mem::replace(&mut known.is_scheduled, true) {
                 return;
             }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use vmpool_engine::protection::{
     BY, CLAIM, Claim, Protection, REASON, UNTIL, clip_protection_text, time_after, timestamp_text,
 };
+use vmpool_engine::recycling::{CLAIMS, format_claim_count};
 use vmpool_engine::{ObjectId, ParsedPool};
 use vmpool_platforms::removal::StoredMachine;
 use vmpool_runtime::Env;
@@ -89,7 +90,10 @@ impl ClaimWriter<'_> {
         if job.request.dry_run {
             return self.claimed(&job.request, machine, expires, renewed).await.map(Some);
         }
-        let body = claim_annotations(&job.user, &job.request, pool, expires, renewed);
+        let mut body = claim_annotations(&job.user, &job.request, pool, expires, renewed);
+        if !renewed {
+            body[CLAIMS] = json!(format_claim_count(machine.machine.claims().saturating_add(1)));
+        }
         let Some(taken) = self.write(&machine, &body, job.deadline).await? else { return Ok(None) };
         let pool = loop {
             match observe::read_parsed_pool(self.cluster, self.pool).await {
@@ -149,10 +153,13 @@ impl ClaimWriter<'_> {
         }
     }
 
-    /// Takes the claim and the protection off a machine, if it has not changed since. If it has, or if the
-    /// writes fail, the claim ends by itself, and its holder does not use it.
+    /// Takes the claim, its count and the protection off a machine, if it has not changed since. If it has,
+    /// or if the writes fail, the claim ends by itself, and its holder does not use it.
     pub(super) async fn withdraw_claim(&self, machine: &StoredMachine, deadline: Duration) {
-        let body = json!({ UNTIL: null, BY: null, REASON: null, CLAIM: null });
+        // A claim that has ended was used.
+        let given_back = u32::from(machine.machine.is_protected(self.env.now()));
+        let claims = format_claim_count(machine.machine.claims().saturating_sub(given_back));
+        let body = json!({ UNTIL: null, BY: null, REASON: null, CLAIM: null, CLAIMS: claims });
         if let Err(error) = self.write(machine, &body, deadline).await {
             let name = &*machine.machine.id.name;
             tracing::warn!(machine = name, %error, "giving a machine back failed; its claim ends by itself");

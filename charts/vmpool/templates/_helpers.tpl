@@ -207,6 +207,16 @@ true
 {{- end -}}
 {{- end }}
 
+{{/* "true" if instance types are served in version v1, too. Fails where their definitions are KubeVirt's. */}}
+{{- define "vmpool.instancetypeV1" -}}
+{{- if .Values.featureGates.InstancetypeV1 -}}
+{{- if not (include "vmpool.standalone" .) -}}
+{{- fail "featureGates.InstancetypeV1 requires featureGates.VirtualMachinePool and instancetype.mode Standalone" -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end }}
+
 {{/* "true" if wrappers of machines are enabled. Fails without disk images. */}}
 {{- define "vmpool.wrappers" -}}
 {{- if .Values.featureGates.MachineWrapper -}}
@@ -222,6 +232,16 @@ true
 {{- if .Values.featureGates.PoolAutoscaler -}}
 {{- if not .Values.featureGates.VirtualMachinePool -}}
 {{- fail "featureGates.PoolAutoscaler requires featureGates.VirtualMachinePool" -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end }}
+
+{{/* "true" if the controller follows the images of pools. Fails without pools. */}}
+{{- define "vmpool.imageRefresh" -}}
+{{- if .Values.featureGates.ImageRefresh -}}
+{{- if not .Values.featureGates.VirtualMachinePool -}}
+{{- fail "featureGates.ImageRefresh requires featureGates.VirtualMachinePool" -}}
 {{- end -}}
 true
 {{- end -}}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use serde_json::Value;
 use vmpool_api::subresources::{LONGEST_WAIT, MachineClaim, MachineRelease};
 use vmpool_engine::protection::CLAIM;
@@ -100,12 +100,12 @@ fn claim_text(claimed: &Value, arguments: &ClaimArguments) -> String {
 pub(crate) async fn release_machine<P: ClientPlatform>(
     cluster: &UserClusterClient,
     _: P,
-    _: Value,
+    pool: Value,
     arguments: &ReleaseArguments,
 ) -> Result<()> {
     let uid = match &arguments.uid {
         Some(uid) => uid.clone(),
-        None => claimed_uid::<P>(cluster, &arguments.id).await?,
+        None => claimed_uid::<P>(cluster, &pool, arguments).await?,
     };
     let mut body = MachineRelease::new(arguments.id.as_str(), uid, arguments.then.action())
         .api_version(P::REMOVAL.api_version());
@@ -128,28 +128,52 @@ fn machine_names<P: ClientPlatform>(answer: &Value) -> Vec<String> {
     name.map(resource_name::<P::Machine>).into_iter().collect()
 }
 
-/// The UID of the machine whose claim has this id.
-async fn claimed_uid<P: ClientPlatform>(cluster: &UserClusterClient, id: &str) -> Result<String> {
+/// The UID of the machine of the pool whose claim has the id of the command. Claims of other pools can have
+/// the same id.
+async fn claimed_uid<P: ClientPlatform>(
+    cluster: &UserClusterClient,
+    pool: &Value,
+    arguments: &ReleaseArguments,
+) -> Result<String> {
     let machines = cluster
         .list::<P::Machine>(None)
         .await
         .context("finding the claimed machine; with --uid, the command needs no right on machines")?;
-    for machine in machines {
-        let claim = machine["metadata"]["annotations"][CLAIM].as_str();
-        let claim: Option<Value> = claim.and_then(|text| serde_json::from_str(text).ok());
-        if claim.is_some_and(|claim| claim["id"] == *id) {
-            return Ok(machine["metadata"]["uid"].as_str().unwrap_or_default().to_owned());
-        }
-    }
-    bail!("no machine in namespace {} has a claim with the id {id}", cluster.namespace)
+    let claimed = machines.iter().find(|machine| has_claim(machine, pool, &arguments.id));
+    let uid = claimed.and_then(|machine| machine["metadata"]["uid"].as_str());
+    uid.map(str::to_owned).with_context(|| {
+        format!(
+            "no machine of pool {} in namespace {} has a claim with the id {}",
+            arguments.pool, cluster.namespace, arguments.id
+        )
+    })
+}
+
+/// Whether the machine has a claim of this pool with this id.
+fn has_claim(machine: &Value, pool: &Value, id: &str) -> bool {
+    let claim = machine["metadata"]["annotations"][CLAIM].as_str();
+    let claim = claim.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    claim.is_some_and(|claim| claim["id"] == *id && claim["poolUID"] == pool["metadata"]["uid"])
 }
 
 #[cfg(test)]
 mod tests {
     use kube::core::Status;
     use rstest::rstest;
+    use serde_json::json;
 
     use super::*;
+
+    #[rstest]
+    #[case::its_claim(r#"{"id":"job-1","user":"ci","poolUID":"uid-a"}"#, true)]
+    #[case::the_same_id_in_another_pool(r#"{"id":"job-1","user":"ci","poolUID":"uid-b"}"#, false)]
+    #[case::another_id(r#"{"id":"job-2","user":"ci","poolUID":"uid-a"}"#, false)]
+    #[case::no_claim("soon", false)]
+    fn a_claim_is_found_by_its_pool_and_its_id(#[case] claim: &str, #[case] expected: bool) {
+        let machine = json!({ "metadata": { "annotations": { CLAIM: claim } } });
+        let pool = json!({ "metadata": { "uid": "uid-a" } });
+        assert_eq!(has_claim(&machine, &pool, "job-1"), expected);
+    }
 
     #[rstest]
     #[case::short(5, None, 5)]

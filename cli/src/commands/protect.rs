@@ -82,7 +82,10 @@ fn protection_end(now: Timestamp, duration: std::time::Duration) -> Result<Strin
 }
 
 /// The named machines of the pool.
-async fn find_named_machines<P: ClientPlatform>(
+///
+/// # Errors
+/// A machine does not exist or does not belong to the pool, or a request failed.
+pub(super) async fn find_named_machines<P: ClientPlatform>(
     cluster: &UserClusterClient,
     pool: &ObjectId,
     names: &[String],

@@ -1,36 +1,43 @@
-//! Replays a recorded demand against the decision of an autoscaler.
+//! Replays a recorded demand against the decision of an autoscaler, or against another policy.
 //!
 //! The model is simple: each claim waits for a free machine in the order of arrival, holds it for its
 //! duration, and the machine is free again afterwards. A new machine is ready after a fixed time. Free
 //! machines leave at once when the replicas are lowered; a machine that starts leaves first.
 
+mod demand_file;
+mod policy;
+mod pool;
 mod svg;
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{Explanation, ScaleDecision, decide_scale};
+use self::policy::AutoscalerPolicy;
+use self::pool::ReplayedPool;
 use crate::demand::Demand;
-use crate::history::{DesiredHistory, Moment};
+use crate::history::Moment;
 use crate::limits::AutoscalerSettings;
 
+pub use demand_file::{RecordedClaim, RecordedClaimsError, parse_recorded_claims};
+pub use policy::{ReplayedSecond, ReplicaPolicy};
 pub use svg::render_svg;
 
 /// The longest demand that is replayed: 62 days.
 pub const LONGEST_REPLAY: Duration = Duration::from_hours(62 * 24);
-/// The time between two decisions.
-const STEP: Duration = Duration::from_secs(1);
 
-/// A claim of a recorded demand.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordedClaim {
-    /// When the claim is made.
-    pub at: Timestamp,
-    /// How long its machine is busy.
-    pub duration: Duration,
+/// What is replayed.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayedDemand<'c> {
+    /// The claims, sorted by their time.
+    pub claims: &'c [RecordedClaim],
+    /// How long a new machine takes until it is ready.
+    pub start_time: Duration,
+    /// When the replay begins; `None` begins at the first claim.
+    pub from: Option<Timestamp>,
+    /// When the replay ends; `None` ends when all claims have ended and the pool has shrunk.
+    pub until: Option<Timestamp>,
 }
 
 /// Why a demand cannot be replayed.
@@ -42,6 +49,9 @@ pub enum ReplayError {
     /// The demand is too long.
     #[error("the history is longer than 62 days")]
     TooLong,
+    /// The replay begins after the first claim, or ends before the last one.
+    #[error("the replay must begin before the first claim and end after the last one")]
+    Outside,
 }
 
 /// The numbers at a time, as a plot shows them.
@@ -81,128 +91,96 @@ pub struct ReplayResult {
     pub samples: Vec<ReplaySample>,
 }
 
-/// The model of a pool.
-struct ReplayedPool {
-    replicas: u32,
-    /// The seconds at which starting machines are ready.
-    starting: VecDeque<u64>,
-    free: u32,
-    /// The seconds at which busy machines are free again.
-    busy: Vec<u64>,
-    /// The seconds at which waiting claims were made, and how long they hold a machine.
-    waiting: VecDeque<(u64, u64)>,
-    waits: Vec<u64>,
-}
-
-impl ReplayedPool {
-    /// What happens until this second.
-    fn advance(&mut self, second: u64) {
-        while self.starting.pop_front_if(|ready| *ready <= second).is_some() {
-            self.free += 1;
-        }
-        let before = self.busy.len();
-        self.busy.retain(|end| *end > second);
-        self.free += count_as_u32(before - self.busy.len());
-        while self.free > 0
-            && let Some((made, duration)) = self.waiting.pop_front()
-        {
-            self.free -= 1;
-            self.busy.push(second + duration);
-            self.waits.push(second - made);
-        }
-    }
-
-    /// Sets the replicas. A machine that is missing starts, and surplus ones leave.
-    fn scale(&mut self, replicas: u32, ready: u64) {
-        self.replicas = replicas;
-        while self.machines() < replicas {
-            self.starting.push_back(ready);
-        }
-        while self.machines() > replicas && self.starting.pop_back().is_some() {}
-        self.free -= self.machines().saturating_sub(replicas).min(self.free);
-    }
-
-    fn machines(&self) -> u32 {
-        self.free + count_as_u32(self.starting.len()) + count_as_u32(self.busy.len())
-    }
-
-    fn demand(&self) -> Demand {
-        Demand { busy: count_as_u32(self.busy.len()), waiting: count_as_u32(self.waiting.len()) }
-    }
-}
-
-fn count_as_u32(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
-}
-
-/// Replays claims, which are sorted by their time, in a pool without machines.
+/// Replays a demand against an autoscaler, in a pool without machines.
 ///
 /// # Errors
 /// [`ReplayError`].
 pub fn replay_demand(
     settings: &AutoscalerSettings,
-    claims: &[RecordedClaim],
-    start_time: Duration,
+    demand: &ReplayedDemand<'_>,
 ) -> Result<ReplayResult, ReplayError> {
-    let (Some(first), Some(last)) = (claims.first(), claims.last()) else { return Err(ReplayError::Empty) };
-    let begin = first.at;
-    let length = Duration::try_from(last.at.duration_since(begin)).unwrap_or_default();
-    let end = length + claims.iter().map(|claim| claim.duration).max().unwrap_or_default();
-    if end > LONGEST_REPLAY {
-        return Err(ReplayError::TooLong);
-    }
-    let mut replay = Replay::begin(settings, begin, start_time);
-    let mut next = 0;
-    // The last claim may wait for the start of a machine, and the last machine leaves after the delay.
-    let seconds = (end + start_time + settings.delay).as_secs() + 1;
-    for second in 0..=seconds {
-        while let Some(claim) = claims.get(next).filter(|claim| second_of(begin, claim.at) <= second) {
-            replay.pool.waiting.push_back((second, claim.duration.as_secs()));
-            next += 1;
-        }
-        replay.step(second);
-    }
-    Ok(replay.finish(claims.len()))
+    let begin = demand.begin()?;
+    let moment = Moment { now: begin, uptime: Duration::ZERO };
+    replay_policy(&mut AutoscalerPolicy::begin(settings, moment), demand, settings.delay)
 }
 
-fn second_of(begin: Timestamp, at: Timestamp) -> u64 {
+/// Replays a demand against a policy, in a pool without machines. Without an end of the demand, the replay
+/// lasts `tail` longer than all claims.
+///
+/// # Errors
+/// [`ReplayError`].
+pub fn replay_policy(
+    policy: &mut impl ReplicaPolicy,
+    demand: &ReplayedDemand<'_>,
+    tail: Duration,
+) -> Result<ReplayResult, ReplayError> {
+    let begin = demand.begin()?;
+    let seconds = demand.seconds(begin, tail)?;
+    let mut replay = Replay::begin(begin, demand.start_time.as_secs());
+    let mut next = 0;
+    for second in 0..=seconds {
+        while let Some(claim) =
+            demand.claims.get(next).filter(|claim| seconds_since(begin, claim.at) <= second)
+        {
+            replay.pool.claim(second, claim.duration.as_secs());
+            next += 1;
+        }
+        replay.step(second, policy);
+    }
+    Ok(replay.finish(demand.claims.len()))
+}
+
+impl ReplayedDemand<'_> {
+    fn begin(&self) -> Result<Timestamp, ReplayError> {
+        let first = self.claims.first().ok_or(ReplayError::Empty)?.at;
+        let begin = self.from.unwrap_or(first);
+        if begin <= first { Ok(begin) } else { Err(ReplayError::Outside) }
+    }
+
+    /// How many seconds the replay lasts.
+    fn seconds(&self, begin: Timestamp, tail: Duration) -> Result<u64, ReplayError> {
+        let last = self.claims.last().ok_or(ReplayError::Empty)?.at;
+        let longest = self.claims.iter().map(|claim| claim.duration).max().unwrap_or_default();
+        let until_last = Duration::from_secs(seconds_since(begin, last));
+        let seconds = match self.until {
+            Some(until) if until < last => return Err(ReplayError::Outside),
+            Some(until) => seconds_since(begin, until),
+            // The last claim may wait for the start of a machine, and the last machine leaves after the
+            // delay.
+            None => [longest, self.start_time, tail]
+                .into_iter()
+                .fold(until_last, Duration::saturating_add)
+                .as_secs()
+                .saturating_add(1),
+        };
+        let is_short = until_last.saturating_add(longest) <= LONGEST_REPLAY
+            && self.start_time <= LONGEST_REPLAY
+            && Duration::from_secs(seconds) <= LONGEST_REPLAY.saturating_mul(3);
+        if is_short { Ok(seconds) } else { Err(ReplayError::TooLong) }
+    }
+}
+
+fn seconds_since(begin: Timestamp, at: Timestamp) -> u64 {
     Duration::try_from(at.duration_since(begin)).unwrap_or_default().as_secs()
 }
 
 /// A replay in progress.
-struct Replay<'s> {
-    settings: &'s AutoscalerSettings,
+struct Replay {
     begin: Timestamp,
-    start_time: Duration,
+    start_seconds: u64,
     pool: ReplayedPool,
-    history: DesiredHistory,
-    effect: crate::limits::LimitsInEffect,
-    /// The time until which the limits in effect do not change.
-    until: Option<Timestamp>,
     idle_seconds: u64,
     raises: u32,
     lowerings: u32,
     samples: Vec<ReplaySample>,
 }
 
-impl<'s> Replay<'s> {
-    fn begin(settings: &'s AutoscalerSettings, begin: Timestamp, start_time: Duration) -> Self {
-        let pool = ReplayedPool {
-            replicas: 0,
-            starting: VecDeque::new(),
-            free: 0,
-            busy: Vec::new(),
-            waiting: VecDeque::new(),
-            waits: Vec::new(),
-        };
+impl Replay {
+    fn begin(begin: Timestamp, start_seconds: u64) -> Self {
         Self {
-            settings,
             begin,
-            start_time,
-            pool,
-            history: DesiredHistory::begin(Moment { now: begin, uptime: Duration::ZERO }),
-            effect: settings.limits_at(begin),
-            until: settings.next_change(begin),
+            start_seconds,
+            pool: ReplayedPool::default(),
             idle_seconds: 0,
             raises: 0,
             lowerings: 0,
@@ -211,31 +189,28 @@ impl<'s> Replay<'s> {
     }
 
     /// One second: machines and claims, and then the decision.
-    fn step(&mut self, second: u64) {
+    fn step(&mut self, second: u64, policy: &mut impl ReplicaPolicy) {
         self.pool.advance(second);
-        let elapsed = STEP * u32::try_from(second).unwrap_or(u32::MAX);
-        let now = self.begin.checked_add(elapsed).unwrap_or(Timestamp::MAX);
-        if self.until.is_some_and(|until| until <= now) {
-            self.effect = self.settings.limits_at(now);
-            self.until = self.settings.next_change(now);
+        let seen = self.show(second);
+        if let Some(to) = policy.decide(&seen) {
+            self.raises += u32::from(to > seen.replicas);
+            self.lowerings += u32::from(to < seen.replicas);
+            self.pool.scale(to, second + self.start_seconds);
         }
-        let moment = Moment { now, uptime: elapsed };
-        let demand = self.pool.demand();
-        let explained = Explanation::decide(self.effect.clone(), demand, &mut self.history, moment);
-        let (replicas, delay) = (self.pool.replicas, self.settings.delay);
-        match decide_scale(replicas, explained.desired, &mut self.history, delay) {
-            ScaleDecision::Keep => {}
-            ScaleDecision::Raise(to) => {
-                self.raises += 1;
-                self.pool.scale(to, second + self.start_time.as_secs());
-            }
-            ScaleDecision::Lower(to) => {
-                self.lowerings += 1;
-                self.pool.scale(to, second);
-            }
-        }
-        self.idle_seconds += u64::from(self.pool.machines().saturating_sub(demand.busy));
+        self.idle_seconds += u64::from(self.pool.machines().saturating_sub(seen.demand.busy));
         self.sample(second);
+    }
+
+    fn show(&self, second: u64) -> ReplayedSecond {
+        let uptime = Duration::from_secs(second);
+        let now = self.begin.checked_add(uptime).unwrap_or(Timestamp::MAX);
+        ReplayedSecond {
+            moment: Moment { now, uptime },
+            replicas: self.pool.replicas,
+            free: self.pool.free(),
+            machines: self.pool.machines(),
+            demand: self.pool.demand(),
+        }
     }
 
     fn sample(&mut self, second: u64) {
@@ -246,6 +221,7 @@ impl<'s> Replay<'s> {
     }
 
     fn finish(mut self, claims: usize) -> ReplayResult {
+        let unanswered = claims - self.pool.waits.len();
         self.pool.waits.sort_unstable();
         let waits = &self.pool.waits;
         let percentile = |percent: usize| {
@@ -254,7 +230,7 @@ impl<'s> Replay<'s> {
         };
         ReplayResult {
             claims,
-            unanswered: self.pool.waiting.len(),
+            unanswered,
             wait_seconds_p50: percentile(50),
             wait_seconds_p95: percentile(95),
             idle_machine_hours: Duration::from_secs(self.idle_seconds).as_secs_f64() / 3600.0,

@@ -41,6 +41,11 @@ impl WaitingClaimKey {
         &self.0
     }
 
+    /// Whether the claim is of the same user as another one.
+    pub fn has_user_of(&self, other: &Self) -> bool {
+        self.user() == other.user()
+    }
+
     /// The digest of the user.
     fn user(&self) -> &str {
         self.0.split_once('.').map_or("", |(user, _)| user)
@@ -111,10 +116,14 @@ impl WaitingClaims {
         self.0.remove(key).is_some()
     }
 
-    /// How many claims wait, without those that have a machine.
+    /// The claims that wait: those without a machine.
+    pub fn without(&self, answered: &BTreeSet<WaitingClaimKey>) -> BTreeSet<WaitingClaimKey> {
+        self.0.keys().filter(|key| !answered.contains(*key)).cloned().collect()
+    }
+
+    /// How many claims wait.
     pub fn count(&self, answered: &BTreeSet<WaitingClaimKey>) -> u32 {
-        let waiting = self.0.keys().filter(|key| !answered.contains(*key)).count();
-        u32::try_from(waiting).unwrap_or(u32::MAX)
+        u32::try_from(self.without(answered).len()).unwrap_or(u32::MAX)
     }
 
     /// The second at which the next entry ends.

@@ -2,6 +2,7 @@
 
 pub mod admission;
 mod devices;
+mod disk_sources;
 mod names;
 mod objects;
 mod read;
@@ -39,6 +40,7 @@ impl Platform for Dvp {
     type Machine = DvpMachineObject;
     type Instances = NoInstances;
     type Disks = Self;
+    type DiskSources = Self;
     type Storage = NoStorage;
     type Revisions = Self;
     type TemplateCopies = NoTemplateCopies;

@@ -92,7 +92,10 @@ pub(super) struct DvpPoolSpec {
     pub(super) progress_deadline_seconds: Value,
     pub(super) max_provisioning: Value,
     pub(super) standby: Value,
+    pub(super) healing: Value,
     pub(super) drain: Value,
+    pub(super) image_refresh: Value,
+    pub(super) recycle: Value,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -142,6 +145,8 @@ pub(super) struct DvpPoolStatus {
     pub(super) ready_standby_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
     pub(super) draining_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient_value")]
+    pub(super) image_outdated_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
     pub(super) next_machine_number: Option<u64>,
     #[serde(deserialize_with = "lenient_value")]

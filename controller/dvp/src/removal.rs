@@ -1,7 +1,7 @@
 //! Targeted removal of DVP pools.
 
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
-use vmpool_api::subresources::{self, PoolSubresource};
+use vmpool_api::subresources;
 use vmpool_api::v1alpha2::{GROUP, VERSION};
 use vmpool_platform::StoredReader;
 use vmpool_platform::removal_api::{RemovalApi, StoredApi, StoredResource};
@@ -23,17 +23,7 @@ const STORED: StoredApi = StoredApi {
 };
 
 /// The group of vmpool.
-pub const VMPOOL: RemovalApi = RemovalApi {
-    group: subresources::DVP.name,
-    version: subresources::DVP.version,
-    plural: subresources::POOLS,
-    singular: "virtualmachinepool",
-    kind: "VirtualMachinePool",
-    removal_kind: PoolSubresource::ScaleDownWith.kind(),
-    claim_kind: PoolSubresource::Claim.kind(),
-    release_kind: PoolSubresource::Release.kind(),
-    stored: &STORED,
-};
+pub const VMPOOL: RemovalApi = RemovalApi::of_pools(subresources::DVP, &STORED);
 
 /// The group of the reference API.
 pub const REFERENCE: RemovalApi =

@@ -26,15 +26,8 @@ pub(super) fn update_machine(
     disks: &[DiskDraft],
 ) -> Option<Value> {
     let filling = DiskAssignment::new(live, to, disks);
-    let mut patch = Map::new();
     let metadata = metadata_patch(live, from, revision, to, &filling);
-    if !metadata.is_empty() {
-        patch.insert("metadata".to_owned(), metadata.into());
-    }
-    if let Some(spec) = spec_patch(live, from, to, &filling) {
-        patch.insert("spec".to_owned(), spec);
-    }
-    (!patch.is_empty()).then_some(Value::Object(patch))
+    machine_patch(metadata, spec_patch(live, from, to, &filling))
 }
 
 /// The merge patch; see [`vmpool_platform::Platform::adopt`].
@@ -45,15 +38,19 @@ pub(super) fn adopt_machine(
     disks: &[DiskDraft],
 ) -> Option<Value> {
     let filling = DiskAssignment::new(live, to, disks);
-    let mut patch = Map::new();
     let metadata = metadata_patch(live, None, revision, to, &filling);
+    let list = devices::fill_placeholders(live, &filling);
+    let differs = list != devices::machine_devices(live);
+    machine_patch(metadata, differs.then(|| json!({ devices::FIELD: list })))
+}
+
+/// The merge patch with these changes; `None` if there are none.
+fn machine_patch(metadata: Map<String, Value>, spec: Option<Value>) -> Option<Value> {
+    let mut patch = Map::new();
     if !metadata.is_empty() {
         patch.insert("metadata".to_owned(), metadata.into());
     }
-    let list = devices::fill_placeholders(live, &filling);
-    if list != devices::machine_devices(live) {
-        patch.insert("spec".to_owned(), json!({ devices::FIELD: list }));
-    }
+    patch.extend(spec.map(|spec| ("spec".to_owned(), spec)));
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 

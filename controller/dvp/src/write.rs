@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use vmpool_api::{annotations, labels};
 use vmpool_engine::ComputedStatus;
 use vmpool_engine::draining::MARK as DRAINING;
+use vmpool_engine::image_refresh::DISK_SOURCES;
 use vmpool_engine::model::{DiskAnnotations, DiskDraft, Draft, Lifetime, ObjectId, StoredTime};
 use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::scale_down::removal::RemovalRecord;
@@ -185,7 +186,7 @@ pub(super) fn label_patch(pool: &DvpPoolObject) -> Value {
 pub(super) fn remove_markers() -> Value {
     json!({ "metadata": {
         "labels": { labels::POOL_UID: null, labels::POOL: null, labels::TEMPLATE_HASH: null },
-        "annotations": { annotations::DISKS: null, annotations::PATCHED_TEMPLATE_HASH: null, DRAINING: null },
+        "annotations": { annotations::DISKS: null, annotations::PATCHED_TEMPLATE_HASH: null, DRAINING: null, DISK_SOURCES: null },
     }})
 }
 
@@ -276,6 +277,9 @@ pub(super) fn status_object(pool: &DvpPoolObject, status: &ComputedStatus) -> Va
     }
     if summary.draining > 0 {
         object["drainingReplicas"] = summary.draining.into();
+    }
+    if summary.image_outdated > 0 {
+        object["imageOutdatedReplicas"] = summary.image_outdated.into();
     }
     if let Some(number) = summary.next_number {
         object["nextMachineNumber"] = number.into();

@@ -52,6 +52,8 @@ status_texts!(
         InvalidSettings => "InvalidSettings",
         /// Present and True while the protection of machines blocks a step of the controller.
         BlockedByProtection => "BlockedByProtection",
+        /// Present and True while healing replaces no further machine, because too many are unhealthy.
+        HealingBlocked => "HealingBlocked",
         /// Present and True while a limit on machines that have not been ready yet delays creates.
         ProvisioningLimited => "ProvisioningLimited",
         /// Present and True while machines of a pool with such a limit no longer count for it, because they
@@ -59,6 +61,9 @@ status_texts!(
         StartOverdue => "StartOverdue",
         /// Present and True while standby machines run because another client started them.
         StandbyStarted => "StandbyStarted",
+        /// Present and True while machines have disks from other content than the sources of the pool lead
+        /// to.
+        ImageOutdated => "ImageOutdated",
         /// Present and True while the pool is paused.
         ReplicaPaused => "ReplicaPaused",
         /// Whether the pool is as its spec describes it, in the meaning of kstatus. Its reason is the
@@ -162,6 +167,8 @@ status_texts!(
         UnreadableSettings => "UnreadableSettings",
         /// `BlockedByProtection` is True.
         ProtectedMachines => "ProtectedMachines",
+        /// `HealingBlocked` is True.
+        TooManyUnhealthy => "TooManyUnhealthy",
         /// `ProvisioningLimited` is True: the limit of the pool.
         MaxProvisioningReached => "MaxProvisioningReached",
         /// `ProvisioningLimited` is True: the limit of a storage class over all pools.
@@ -170,6 +177,8 @@ status_texts!(
         StartTimeoutExceeded => "StartTimeoutExceeded",
         /// `StandbyStarted` is True.
         StartedByClient => "StartedByClient",
+        /// `ImageOutdated` is True.
+        SourceChanged => "SourceChanged",
         /// `ReplicaPaused` is True.
         SuccessfulPaused => "SuccessfulPaused",
 

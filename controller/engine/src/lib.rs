@@ -24,7 +24,8 @@
 //! | Why was this machine removed, or why does the surplus stay? | [`scale_down`] |
 //! | Why was this machine created, and why does it have this name? | [`scale_up`] |
 //! | Why was this machine updated or restarted, or why was it not? | `rollout` |
-//! | Why was this machine replaced? | `healing` |
+//! | Why was this machine replaced because it does not start, or was not ready? | [`healing`] |
+//! | Why was this machine replaced although it served well? | [`recycling`] |
 //! | Why does this machine have this disk, and why was a disk deleted? | `disks` |
 //! | Which revision does the template have, and which revisions are stored? | [`revisions`] |
 //! | Which machines belong to this pool? | [`membership`] |
@@ -32,6 +33,7 @@
 //! | Until when is this machine protected? | [`protection`] |
 //! | Why was this standby machine started, stopped or replaced? | [`standby`] |
 //! | Which work of its guest does this machine finish before it leaves? | [`draining`] |
+//! | Are the disks of this machine from the image that the pool has now? | [`image_refresh`] |
 //! | What does the status say? | [`status`], with [`condition`] and [`activity`] |
 //! | Why was this request rejected? | [`admission`] |
 //!
@@ -47,16 +49,20 @@
 //! 1. `ids` and `membership::owner`: names, UIDs and owners of objects;
 //! 2. facts, stored records and limits: [`activity`], [`revisions`], [`condition`], [`scale_up::names`],
 //!    [`scale_up::provisioning_limit`], [`scale_up::class_slots`], [`scale_down::removal`], [`failure`],
-//!    [`backoff`], [`limits`], [`membership::losses`], [`selector`], [`copied_pool`], [`protection`], [`progress`],
-//!    `draining` without its planner, `standby` without its planners, [`admission`] (which no other part uses);
+//!    [`backoff`], [`limits`], [`membership::losses`], [`selector`], [`copied_pool`], [`protection`],
+//!    [`progress`], [`healing::setting`], `draining` and `recycling` without their planners and
+//!    `recycling::due`, `standby` without its planners, [`image_refresh`] without `outdated`, [`admission`]
+//!    (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts; `scale_down::policy`, which compares machines and which
 //!    pools contain;
 //! 4. [`ledger`], `plan::action`, `plan::blocker`, and what the memory keeps for one folder:
-//!    `rollout::attempts`, `rollout::overridden`, `rollout::requested_restarts`, `healing::start_failures`;
+//!    `rollout::attempts`, `rollout::overridden`, `rollout::requested_restarts`, `healing::start_failures`,
+//!    `healing::unready`;
 //! 5. [`memory`];
 //! 6. `plan::observed` and `plan::result`: the input and the output of planning;
 //! 7. shared parts of planners: `disks::allocation`, `rollout::progress`, `membership::adoption`,
-//!    `scale_down::reservations`, `scale_up::provisioning`, `protection::protected` and smaller ones;
+//!    `scale_down::reservations`, `scale_up::provisioning`, `protection::protected`, `healing::stuck`,
+//!    `image_refresh::outdated`, `recycling::due` and smaller ones;
 //! 8. the planners, which [`mod@plan`] lists. In `scale_up`, `create` imports `membership::loss_limits`, and
 //!    `membership::finalizers` imports the planner of `revisions`;
 //! 9. [`plan_pass()`] and [`compute_status()`].
@@ -89,8 +95,9 @@ pub mod copied_pool;
 mod disks;
 pub mod draining;
 pub mod failure;
-mod healing;
+pub mod healing;
 mod ids;
+pub mod image_refresh;
 pub mod ledger;
 pub mod limits;
 pub mod membership;
@@ -99,6 +106,7 @@ pub mod model;
 pub mod plan;
 pub mod progress;
 pub mod protection;
+pub mod recycling;
 pub mod revisions;
 mod rollout;
 pub mod scale_down;

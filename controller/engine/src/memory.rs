@@ -12,10 +12,12 @@ use crate::backoff::Backoff;
 use crate::condition::{ConditionType, StatusCondition};
 use crate::failure::{FailureReason, PoolFailure};
 use crate::healing::start_failures::StartFailures;
+use crate::healing::unready::UnreadyMachines;
 use crate::ids::{ObjectId, Uid};
+use crate::image_refresh::ContentClock;
 use crate::ledger::{Ledger, REQUEST_TIMEOUT};
 use crate::membership::losses::Losses;
-use crate::model::{Disk, Machine, Pool};
+use crate::model::{Disk, Machine, Naming, Pool};
 use crate::plan::action::{ApplyStage, WantedWrites};
 use crate::plan::blocker::Blocker;
 use crate::progress::{PoolDistance, ProgressClock};
@@ -69,6 +71,8 @@ pub struct PassMemory {
     healed_machines: u64,
     /// Machines that do not start.
     pub start_failures: StartFailures,
+    /// Machines that are not ready.
+    pub(crate) unready: UnreadyMachines,
     /// Machines that the pool created and that did not stay in it.
     pub machine_losses: Losses,
     /// The same for disks.
@@ -104,6 +108,8 @@ pub struct PassMemory {
     created: Option<Duration>,
     /// Since when the pool has made no progress.
     progress: ProgressClock,
+    /// Since when the sources of the disks have led to their content.
+    pub contents: ContentClock,
 }
 
 impl PassMemory {
@@ -113,7 +119,9 @@ impl PassMemory {
         let published = pool.published.summary.as_ref().map_or(0, |summary| summary.healed);
         self.healed_machines = self.healed_machines.max(published);
         self.first_pass.get_or_insert(uptime);
+        self.start_failures.names_recur = pool.naming == Naming::Ordinal;
         self.next_number = self.next_number.max(recorded_number(pool));
+        self.contents.observe(&pool.disk_contents, uptime);
         if !(self.reservations.is_empty() && pool.record.is_empty()) {
             let requests = pool.record.requests();
             self.reservations.retain(|request, _| requests.contains(request));
@@ -184,7 +192,10 @@ impl PassMemory {
         uptime: Duration,
     ) {
         self.rollout_attempts.observe(machines.clone(), uptime);
-        self.start_failures.observe(machines.clone(), uptime);
+        // Healing replaces no standby machine, and an activated one is new to it.
+        let active = machines.clone().filter(|machine| machine.standby.is_none());
+        self.start_failures.observe(active.clone(), uptime);
+        self.unready.observe(active, uptime);
         self.overridden.observe(machines.clone(), self.generation);
         let mut problems = BTreeMap::new();
         let may_have_one = |machine: &&Arc<Machine>| {
@@ -279,6 +290,11 @@ impl PassMemory {
         if self.healed.insert(machine.uid.clone()) {
             self.healed_machines = self.healed_machines.saturating_add(1);
         }
+        self.start_failures.replaced(&machine.name, uptime);
+    }
+
+    /// Records that a machine was deleted because it was not ready for too long.
+    pub fn replace_unready(&mut self, machine: &ObjectId, uptime: Duration) {
         self.start_failures.replaced(&machine.name, uptime);
     }
 

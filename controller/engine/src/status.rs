@@ -6,6 +6,8 @@ mod blocked;
 mod counts;
 mod detached;
 mod distance;
+mod healing;
+mod images;
 mod live_updates;
 mod numbers;
 mod overridden;
@@ -23,6 +25,7 @@ use crate::condition::{
     ComputedCondition, ConditionReason, ConditionType, StatusCondition, merge_conditions,
 };
 use crate::failure::{PoolFailure, summarize_messages};
+use crate::image_refresh::count_image_outdated;
 use crate::model::{Naming, StatusContent};
 use crate::plan::observed::ObservedPool;
 use crate::scale_down::surplus::{count_staying_machines, explicit_surplus};
@@ -33,6 +36,7 @@ use blocked::BlockedSteps;
 use counts::MachineCounts;
 pub use detached::{DetachedDiskLink, DetachedDiskReport, find_detached_disks};
 pub use distance::measure_distance;
+pub use healing::describe_blocked_healing;
 pub use phase::PoolPhase;
 pub use problem::{StartProblem, first_start_problem, machine_waiting_for_storage};
 pub use provisioning::find_delaying_limit;
@@ -69,6 +73,7 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
         updated: counts.updated,
         restart_pending: counts.restart_pending,
         draining: counts.draining,
+        image_outdated: count_image_outdated(observed),
         next_number: (pool.naming == Naming::Random).then(|| observed.settled_numbers()),
         healed: observed.memory.healed_machines(),
         revision: pool.revision.id.clone(),
@@ -151,12 +156,16 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
     }
     let protected = protection::blocked_by_protection_condition(observed);
     let limited = provisioning::provisioning_limited_condition(observed);
-    let waits = protected.iter().chain(&limited).map(|condition| condition.message.clone()).collect();
+    let healing = healing::healing_blocked_condition(observed);
+    let waits =
+        protected.iter().chain(&limited).chain(&healing).map(|condition| condition.message.clone()).collect();
     wanted.extend(phase::phase_conditions(observed, &counts, failure, overridden, waits));
     wanted.extend(protected);
     wanted.extend(limited);
+    wanted.extend(healing);
     wanted.extend(provisioning::start_overdue_condition(observed));
     wanted.extend(standby::standby_started_condition(observed));
+    wanted.extend(images::image_outdated_condition(observed));
     let conditions =
         merge_conditions(wanted, &pool.published.conditions, observed.now, summary.observed_generation);
     let activity = activity::extended_activity_log(observed, &summary);

@@ -264,6 +264,13 @@ struct PlannedCopies {
     machine: Value,
 }
 
+/// A matcher of the machine that names an object, and what the status says of it.
+struct MatchedReference<'a> {
+    family: TypeFamily,
+    matcher: &'a TypeMatcher,
+    reference: StatusRef,
+}
+
 struct CopyPlanner<'a> {
     machine: &'a Value,
     scope: MatcherScope<'a>,
@@ -438,20 +445,20 @@ impl CopyPlanner<'_> {
         status: Option<&StatusRef>,
         planned: &mut PlannedCopies,
     ) -> Result<StatusRef, PlanStop> {
+        let matched = |reference| MatchedReference { family, matcher, reference };
         match status_ref::plan_status_ref(family, matcher, status) {
-            StatusRefPlan::NeedsCopy(reference) => self.copy_live_object(family, matcher, reference, planned),
-            StatusRefPlan::Complete(reference) => self.use_named_copy(family, matcher, reference, planned),
+            StatusRefPlan::NeedsCopy(reference) => self.copy_live_object(matched(reference), planned),
+            StatusRefPlan::Complete(reference) => self.use_named_copy(matched(reference), planned),
         }
     }
 
     /// A copy of the object as it is now.
     fn copy_live_object(
         &self,
-        family: TypeFamily,
-        matcher: &TypeMatcher,
-        reference: StatusRef,
+        matched: MatchedReference<'_>,
         planned: &mut PlannedCopies,
     ) -> Result<StatusRef, PlanStop> {
+        let MatchedReference { family, matcher, reference } = matched;
         let object = self.live(family, matcher)?;
         let copy = self.new_machine_copy(family, &object)?;
         let reference = reference.with_revision(&copy.name);
@@ -462,11 +469,10 @@ impl CopyPlanner<'_> {
     /// The copy that the machine names already.
     fn use_named_copy(
         &self,
-        family: TypeFamily,
-        matcher: &TypeMatcher,
-        reference: StatusRef,
+        matched: MatchedReference<'_>,
         planned: &mut PlannedCopies,
     ) -> Result<StatusRef, PlanStop> {
+        let MatchedReference { family, matcher, reference } = matched;
         let revision = &reference.revision;
         let by_spec = !matcher.revision_name.is_empty();
         let place = revision_at(self.scope.namespace, revision);
@@ -480,7 +486,7 @@ impl CopyPlanner<'_> {
                     ..CopyFailure::new(family, CopyFailureReason::FailedFind(family), message)
                 }));
             }
-            return self.restore_deleted_copy(family, matcher, reference, planned);
+            return self.restore_deleted_copy(MatchedReference { family, matcher, reference }, planned);
         };
         let mismatch = |message: String| revision_mismatch_stop(family, message);
         let kind = matcher.kind(family).map_err(|error| mismatch(error.to_string()))?;
@@ -498,7 +504,9 @@ impl CopyPlanner<'_> {
         let wanted =
             ExpectedCopy { kind, name: &matcher.name, by_spec, by_status, machine_uid, machine_name };
         match copy::accept_copy(&copy, &decoded, &wanted).map_err(|error| mismatch(error.to_string()))? {
-            Acceptance::Stale => self.copy_live_object(family, matcher, reference, planned),
+            Acceptance::Stale => {
+                self.copy_live_object(MatchedReference { family, matcher, reference }, planned)
+            }
             Acceptance::Use => {
                 planned.add(family, decoded.object)?;
                 Ok(reference)
@@ -538,11 +546,10 @@ impl CopyPlanner<'_> {
     /// A copy that the status names and that is gone. It is made again if the object has not changed since.
     fn restore_deleted_copy(
         &self,
-        family: TypeFamily,
-        matcher: &TypeMatcher,
-        reference: StatusRef,
+        matched: MatchedReference<'_>,
         planned: &mut PlannedCopies,
     ) -> Result<StatusRef, PlanStop> {
+        let MatchedReference { family, matcher, reference } = matched;
         let mut object = self.live(family, matcher)?;
         let mut copy = self.new_machine_copy(family, &object)?;
         if copy.name != reference.revision

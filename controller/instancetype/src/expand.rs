@@ -138,10 +138,9 @@ pub fn expand_machine(
     settings: &InstanceSettings,
     location: MachineLocation,
 ) -> Result<Value, ExpandError> {
-    if !has_matcher(machine, location)? {
+    if !needs_expansion(machine, types, location)? {
         return Ok(machine.clone());
     }
-    check_matched_objects(machine, types, location)?;
     let prepared = check_expansion(machine, types, settings, location)?;
     // Admission fills in what a machine gets from the preference that it names, and the expanded machine
     // names none.
@@ -152,8 +151,24 @@ pub fn expand_machine(
     replace_template(&filled, prepared, location)
 }
 
-/// Whether a machine names an instance type or a preference.
-pub(crate) fn has_matcher(machine: &Value, location: MachineLocation) -> Result<bool, ExpandError> {
+/// Whether a machine names an instance type or a preference, which are to be written out. `types` must be the
+/// objects that it names.
+///
+/// # Errors
+/// A matcher is invalid, or names another object.
+pub(crate) fn needs_expansion(
+    machine: &Value,
+    types: &InstanceTypeAndPreference,
+    location: MachineLocation,
+) -> Result<bool, ExpandError> {
+    let has_matcher = has_matcher(machine, location)?;
+    if has_matcher {
+        check_matched_objects(machine, types, location)?;
+    }
+    Ok(has_matcher)
+}
+
+fn has_matcher(machine: &Value, location: MachineLocation) -> Result<bool, ExpandError> {
     let matcher =
         |family| TypeMatcher::of_machine(machine, family).map_err(|error| location.in_machine(error));
     Ok(matcher(TypeFamily::Instancetype)?.is_some() || matcher(TypeFamily::Preference)?.is_some())
@@ -185,7 +200,7 @@ pub(crate) fn machine_instance_template(machine: &Value) -> Result<InstanceTempl
 }
 
 /// Checks that both matchers are valid and that the given objects are those that they name.
-pub(crate) fn check_matched_objects(
+fn check_matched_objects(
     machine: &Value,
     types: &InstanceTypeAndPreference,
     location: MachineLocation,

@@ -11,9 +11,7 @@
 use serde_json::Value;
 
 use crate::apply::apply_with_uneven_spread;
-use crate::expand::{
-    ExpandError, check_matched_objects, has_matcher, machine_instance_template, replace_template,
-};
+use crate::expand::{ExpandError, machine_instance_template, needs_expansion, replace_template};
 use crate::fields::MachineLocation;
 use crate::model::{InstanceTemplate, InstanceTypeAndPreference, InstanceTypeObject, TypeFamily};
 use crate::start::{InstanceSettings, add_default_devices, name_conflict_source};
@@ -33,10 +31,9 @@ pub fn expand_machine_as_kubevirt(
     settings: &InstanceSettings,
     location: MachineLocation,
 ) -> Result<Value, ExpandError> {
-    if !has_matcher(machine, location)? {
+    if !needs_expansion(machine, types, location)? {
         return Ok(machine.clone());
     }
-    check_matched_objects(machine, types, location)?;
     let template = machine_instance_template(machine).map_err(|error| location.in_machine(error))?;
     let expanded = expand_template(&template, types, settings, location)?;
     replace_template(machine, expanded, location)

@@ -80,6 +80,8 @@ pub mod pins;
 pub mod protection;
 pub mod quantity;
 pub mod requirements;
+#[cfg(any(test, feature = "testing"))]
+pub mod sample_pool;
 pub mod start;
 pub mod status_ref;
 pub mod topology;

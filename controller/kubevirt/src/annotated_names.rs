@@ -12,8 +12,10 @@ pub(super) const SYSPREP: &str = "appendIndexToSysprepRefs";
 pub(super) const META_DATA: &str = "appendIndexToMetaDataSecretRefs";
 /// Whether ResourceClaims get the ordinal.
 pub(super) const RESOURCE_CLAIMS: &str = "appendIndexToResourceClaimRefs";
+/// Whether claims for the state of the machine get the ordinal.
+pub(super) const MACHINE_STATE: &str = "appendIndexToVMStateRefs";
 
-const OWN: [&str; 4] = [HOSTNAME, SYSPREP, META_DATA, RESOURCE_CLAIMS];
+const OWN: [&str; 5] = [HOSTNAME, SYSPREP, META_DATA, RESOURCE_CLAIMS, MACHINE_STATE];
 
 /// Adds the settings in the annotation of a pool to its spec, unless the spec has the field.
 pub(super) fn add_annotated_names(spec: &mut Value, annotation: Option<&String>) {
@@ -70,7 +72,7 @@ mod tests {
     #[rstest]
     #[case("", None)]
     #[case("setHostnameToVMName,appendIndexToSysprepRefs, appendIndexToMetaDataSecretRefs", None)]
-    #[case("appendIndexToResourceClaimRefs", None)]
+    #[case("appendIndexToResourceClaimRefs,appendIndexToVMStateRefs", None)]
     #[case("setHostnameToVMName,hostname", Some("hostname"))]
     fn an_unknown_word_is_found(#[case] annotation: &str, #[case] expected: Option<&str>) {
         assert_eq!(find_unknown_name(annotation), expected);

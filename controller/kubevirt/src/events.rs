@@ -38,13 +38,19 @@ impl Wording for KubeVirtWording {
             }
             DeleteReason::StandbySurplus => ", a standby machine that the pool does not need any more",
             DeleteReason::StandbyReplaced => ", a standby machine; another one takes its place",
-            DeleteReason::Recycled => ", whose hooks released it; another machine takes its place",
+            DeleteReason::Recycled { cause } => {
+                let (uid, why) = (&machine.uid, cause.clause());
+                return format!(
+                    "Deleted VM {namespace}/{machine} with uid {uid}, {why}; another machine takes its place"
+                );
+            }
             DeleteReason::StorageChanged { preserved: true } => {
                 ", because dataVolumeTemplates changed; the pool creates it again with the preserved DataVolumes"
             }
             DeleteReason::StorageChanged { preserved: false } => {
                 " and its DataVolumes, because dataVolumeTemplates changed; the pool creates it again with new DataVolumes"
             }
+            DeleteReason::NotReady => ", which was not ready for too long; another machine takes its place",
             DeleteReason::Unhealthy => " and its DataVolumes, because it does not start",
         };
         format!("Deleted VM {namespace}/{machine} with uid {}{why}", machine.uid)

@@ -6,6 +6,8 @@ mod machine;
 use vmpool_api::kubevirt::annotations;
 use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
 use vmpool_engine::draining;
+use vmpool_engine::healing::setting::read_healing;
+use vmpool_engine::image_refresh::read_image_refresh;
 use vmpool_engine::limits;
 use vmpool_engine::model::{
     AutohealingPolicy, DisruptionBudget, Finalizer, MachineFilter, Membership, Naming, Preservation,
@@ -13,6 +15,7 @@ use vmpool_engine::model::{
 };
 use vmpool_engine::progress::read_progress_deadline;
 use vmpool_engine::protection;
+use vmpool_engine::recycling::read_recycle;
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::scale_up::provisioning_limit::read_max_provisioning;
 use vmpool_engine::standby::{describe_standby_obstacle, read_standby};
@@ -51,6 +54,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         read_progress_deadline(&settings.progress_deadline, annotations_of_pool, &mut invalid_settings);
     let max_provisioning =
         read_max_provisioning(&settings.max_provisioning, annotations_of_pool, &mut invalid_settings);
+    let healing = read_healing(&settings.healing, annotations_of_pool, &mut invalid_settings);
     let mut standby = read_standby(&settings.standby, annotations_of_pool, &mut invalid_settings);
     let preserves = settings.scale_in.preservation != StatePreservation::Disabled;
     let obstacle =
@@ -60,6 +64,9 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         standby = None;
     }
     let drain_timeout = draining::read_drain(&settings.drain, annotations_of_pool, &mut invalid_settings);
+    let image_refresh =
+        read_image_refresh(&settings.image_refresh, annotations_of_pool, &mut invalid_settings);
+    let recycle = read_recycle(&settings.recycle, annotations_of_pool, &mut invalid_settings);
     let history = read_history_limit(&settings.history_limit, annotations_of_pool, &mut invalid_settings);
     let policy =
         object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::INSTANCETYPE_POLICY));
@@ -85,9 +92,12 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         max_protection: _,
         progress_deadline: _,
         max_provisioning: _,
+        healing: _,
         standby: _,
         start_obstacle: _,
         drain: _,
+        image_refresh: _,
+        recycle: _,
         history_limit: _,
         scale_in,
         update,
@@ -122,12 +132,15 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
             failed_starts: u32::try_from(healing.threshold).unwrap_or(u32::MAX),
             after: healing.failing_time,
         }),
+        healing,
         max_protection,
         progress_deadline,
         max_provisioning,
         standby,
         storage_classes,
         drain_timeout,
+        image_refresh,
+        recycle,
         naming: Naming::Ordinal,
         rollout: RolloutPolicy { history, ..rollout_policy(update, max_unavailable) },
         storage_templates: data_volume_templates,

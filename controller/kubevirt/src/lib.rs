@@ -18,8 +18,8 @@
 //!    storage to the next
 //! 7. `publish`, `facts`: the data model of the engine
 //! 8. `platform`: the implementation of [`Platform`](vmpool_platform::Platform); `expansion`: machines and
-//!    pools with instance type and preference written out; `view` and `registration`: what programs
-//!    need
+//!    pools with instance type and preference written out; `disk_sources`, `view` and `registration`: what
+//!    programs need
 //!
 //! `admission` contains the rules of the webhook for pools, and uses `selectors`. `protection` reads of pools
 //! what the protection of instance types needs. `removal` contains the groups of targeted removal.
@@ -29,6 +29,7 @@ pub mod admission;
 mod annotated_names;
 mod canonical_values;
 pub mod coexistence;
+mod disk_sources;
 pub mod dropped_storage;
 pub mod events;
 pub mod expansion;

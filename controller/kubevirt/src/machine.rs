@@ -192,7 +192,21 @@ pub(super) fn numbered_machine_spec(template: RevisionTemplate<'_>, ordinal: u64
             }
         }
     }
+    if template.names.machine_state
+        && let Some(state) = spec.pointer_mut("/template/spec/vmState")
+    {
+        append_to_state_claims(state, ordinal);
+    }
     spec
+}
+
+/// Appends the ordinal to the name of a claim that exists, and of one that KubeVirt creates for the machine.
+fn append_to_state_claims(state: &mut Value, ordinal: u64) {
+    for path in [&["persistentVolumeClaim", "name"][..], &["template", "metadata", "name"]] {
+        if let Some(name) = nonempty_text_mut(state, path) {
+            append_ordinal(name, ordinal);
+        }
+    }
 }
 
 fn append_ordinal(name: &mut String, ordinal: u64) {

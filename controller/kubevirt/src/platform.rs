@@ -56,6 +56,7 @@ impl Platform for KubeVirt {
     type Machine = KubeVirtMachineObject;
     type Instances = Self;
     type Disks = NoDisks;
+    type DiskSources = Self;
     type Storage = Self;
     type Revisions = Self;
     type TemplateCopies = Self;

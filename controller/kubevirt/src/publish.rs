@@ -54,6 +54,9 @@ pub(super) fn status_object(
         if summary.draining > 0 {
             object["drainingReplicas"] = summary.draining.into();
         }
+        if summary.image_outdated > 0 {
+            object["imageOutdatedReplicas"] = summary.image_outdated.into();
+        }
         object["healedReplicas"] = summary.healed.into();
         // A pool without standby machines has the status of earlier versions.
         if summary.standby.total > 0 {
@@ -165,6 +168,7 @@ fn read_published_status(pool: &KubeVirtPoolObject, status: &KubeVirtPoolStatus)
         updated: status.updated_replicas.unwrap_or_default(),
         restart_pending: status.restart_pending_replicas.unwrap_or_default(),
         draining: status.draining_replicas.unwrap_or_default(),
+        image_outdated: status.image_outdated_replicas.unwrap_or_default(),
         next_number: None,
         healed: status.healed_replicas.unwrap_or_default(),
         revision: status.current_revision.as_deref().unwrap_or_default().into(),

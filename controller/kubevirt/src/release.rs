@@ -9,6 +9,7 @@ use vmpool_api::OwnerIdentity;
 use vmpool_api::kubevirt::annotations::MACHINES_OF;
 use vmpool_engine::copied_pool;
 use vmpool_engine::draining::MARK as DRAINING;
+use vmpool_engine::image_refresh::DISK_SOURCES;
 use vmpool_engine::model::ObjectId;
 use vmpool_engine::protection::RESTARTING;
 use vmpool_platform::owner::{is_a, is_owner};
@@ -94,7 +95,7 @@ pub fn release_machine(machine: &ObjectMeta, finalizers: FinalizerSummary) -> Op
 /// The operations that remove the marks of a restart and of a drain from a machine, which no controller would
 /// remove any more.
 pub fn remove_step_marks(machine: &ObjectMeta) -> impl Iterator<Item = Value> + '_ {
-    let marks = [RESTARTING, DRAINING].into_iter();
+    let marks = [RESTARTING, DRAINING, DISK_SOURCES].into_iter();
     let marks = marks.filter(|key| machine.annotations.as_ref().is_some_and(|map| map.contains_key(*key)));
     marks.map(|key| json!({ "op": "remove", "path": metadata_path("annotations", key) }))
 }

@@ -4,7 +4,7 @@
 
 use vmpool_api::kubevirt::annotations::{REMOVED_MACHINES, SCALE_IN_TARGETS};
 use vmpool_api::kubevirt::{GROUP, POOL_GROUP, POOL_VERSION};
-use vmpool_api::subresources::{self, PoolSubresource};
+use vmpool_api::subresources;
 use vmpool_platform::StoredReader;
 use vmpool_platform::removal_api::{
     ExpandedPools, ExpansionApi, ReferenceApis, RemovalApi, StoredApi, StoredResource,
@@ -26,17 +26,7 @@ const STORED: StoredApi = StoredApi {
 };
 
 /// The group of vmpool for KubeVirt pools.
-pub const VMPOOL: RemovalApi = RemovalApi {
-    group: subresources::KUBEVIRT.name,
-    version: subresources::KUBEVIRT.version,
-    plural: subresources::POOLS,
-    singular: "virtualmachinepool",
-    kind: "VirtualMachinePool",
-    removal_kind: PoolSubresource::ScaleDownWith.kind(),
-    claim_kind: PoolSubresource::Claim.kind(),
-    release_kind: PoolSubresource::Release.kind(),
-    stored: &STORED,
-};
+pub const VMPOOL: RemovalApi = RemovalApi::of_pools(subresources::KUBEVIRT, &STORED);
 
 /// The group of vmpool for KubeVirt machines and pools.
 pub const EXPANSION: ExpansionApi = ExpansionApi {

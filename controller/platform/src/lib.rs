@@ -40,8 +40,9 @@ pub use owner::{is_a, is_controlled_by, is_owner, owner_of, shared_owner_of};
 pub use platform::{
     ApiObject, AttachmentOf, ClaimOf, ClaimedPlatform, ClientPlatform, CloneTarget, ConditionEvent,
     Configuration, CopiedObject, CopyComparison, CopySource, CopySourceVisitor, CrossNamespaceReference,
-    DefaultInterface, DefaultWording, DiskOf, Disks, FetchedObjects, Finalizers, InstanceOf, Instances,
-    LookupFailure, LookupReason, MachineStorage, MachineView, NoDisks, NoFinalizers, NoInstances, NoObject,
+    DefaultInterface, DefaultWording, DiskOf, DiskSourceKind, DiskSourceRef, DiskSourceState,
+    DiskSourceVisitor, DiskSources, Disks, FetchedObjects, Finalizers, InstanceOf, Instances, LookupFailure,
+    LookupReason, MachineStorage, MachineView, NamedDiskSource, NoDisks, NoFinalizers, NoInstances, NoObject,
     NoOtherController, NoStorage, NoTemplateCopies, OtherController, PatchBody, Permission, Platform,
     PoolPart, ReferencedObject, RegisteredPlatform, Resolution, RestartFailure, RestartRequest,
     RevisionObjects, StatusFields, StorageMove, TemplateCopies, TemplateEffect, UncopiedObject, VolumeOf,

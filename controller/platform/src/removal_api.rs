@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use vmpool_api::subresources::{self, PoolSubresource, SubresourceGroup};
+
 use crate::stored_reader::StoredReader;
 
 /// A version of an API group.
@@ -92,6 +94,21 @@ pub struct RemovalApi {
 }
 
 impl RemovalApi {
+    /// The API in a group of vmpool for stored pools with the plural name and the kind of the group.
+    pub const fn of_pools(group: SubresourceGroup, stored: &'static StoredApi) -> Self {
+        Self {
+            group: group.name,
+            version: group.version,
+            plural: subresources::POOLS,
+            singular: "virtualmachinepool",
+            kind: "VirtualMachinePool",
+            removal_kind: PoolSubresource::ScaleDownWith.kind(),
+            claim_kind: PoolSubresource::Claim.kind(),
+            release_kind: PoolSubresource::Release.kind(),
+            stored,
+        }
+    }
+
     /// The served group and version.
     pub fn group_version(&self) -> GroupVersion {
         GroupVersion { group: self.group, version: self.version }

@@ -29,7 +29,7 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(30);
 pub(super) struct ScaledPool {
     pub(super) pools: Arc<dyn AutoscaledPools>,
     pub(super) removal: &'static RemovalApi,
-    pub(super) settings: AutoscalerSettings,
+    pub(super) settings: Arc<AutoscalerSettings>,
     pub(super) key: ObjectKey,
 }
 
@@ -55,10 +55,11 @@ pub(super) async fn apply_decision(
 ) -> Applied {
     match decided.decision {
         ScaleDecision::Keep => Applied::Nothing,
+        ScaleDecision::Lower(_) if facts.is_invalid => Applied::Nothing,
         ScaleDecision::Lower(_) if facts.is_explicit && !facts.has_removable_machine() => Applied::Nothing,
         ScaleDecision::Raise(to) => set_replicas(context, scaled, facts, to, &decided.explanation).await,
         ScaleDecision::Lower(_) => match scaled.pools.read_live(&scaled.key).await {
-            Ok(Some(live)) if live.id == facts.id && !live.paused && !live.deleting => {
+            Ok(Some(live)) if live.id == facts.id && live.may_shrink() => {
                 lower_replicas(context, key, scaled, &live).await
             }
             Ok(_) => Applied::Outdated,

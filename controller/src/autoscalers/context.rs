@@ -4,15 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use vmpool_api::ObjectKey;
 use vmpool_autoscaler::history::{DesiredHistory, Moment};
+use vmpool_autoscaler::limits::{AutoscalerSettings, LimitsInEffect};
+use vmpool_autoscaler::status::LastScale;
+use vmpool_autoscaler::waiting::WaitingClaimKey;
 use vmpool_engine::Uid;
 use vmpool_kit::first_lists::FirstLists;
 use vmpool_kit::handles::LeaderHandles;
 use vmpool_kit::queue::PassQueue;
 
 use super::hub::PoolHub;
+use super::pool_facts::AutoscaledPoolFacts;
 use super::store::AutoscalerStore;
 use crate::leadership::LeadershipResources;
 use crate::metrics::{ControllerMetrics, ShownAutoscaler, WriteKind};
@@ -26,21 +31,72 @@ pub(super) struct AutoscalerMemory {
     pool: Uid,
     /// The numbers that were desired.
     pub(super) history: DesiredHistory,
-    /// The uptime since which claims wait without a pause.
-    waiting_since: Option<Duration>,
+    /// The limits that applied last.
+    limits: Option<KnownLimits>,
+    /// The uptime since which each claim waits.
+    waiting_since: BTreeMap<WaitingClaimKey, Duration>,
+    /// The last change of the replicas, until a status has it.
+    pub(super) last_scale: Option<LastScale>,
     /// The uptime until which no write is tried, and why the last one failed.
     pub(super) backoff: Option<(Duration, String)>,
 }
 
-impl AutoscalerMemory {
-    /// Remembers whether claims wait. Returns how long they waited, if no claim waits any more.
-    pub(super) fn note_waiting(&mut self, waiting: u32, uptime: Duration) -> Option<Duration> {
-        if waiting > 0 {
-            self.waiting_since.get_or_insert(uptime);
-            return None;
-        }
-        self.waiting_since.take().map(|since| uptime.saturating_sub(since))
+/// Limits that apply for a while.
+#[derive(Clone)]
+pub(super) struct KnownLimits {
+    settings: Arc<AutoscalerSettings>,
+    since: Timestamp,
+    /// When they can change.
+    pub(super) until: Option<Timestamp>,
+    pub(super) effect: LimitsInEffect,
+}
+
+impl KnownLimits {
+    fn compute(settings: &Arc<AutoscalerSettings>, now: Timestamp) -> Self {
+        let (until, effect) = (settings.next_change(now), settings.limits_at(now));
+        Self { settings: settings.clone(), since: now, until, effect }
     }
+
+    /// Whether they apply at this time, which may be earlier if the clock was set back.
+    fn apply(&self, settings: &Arc<AutoscalerSettings>, now: Timestamp) -> bool {
+        let is_during = self.since <= now && self.until.is_none_or(|until| now < until);
+        is_during && Arc::ptr_eq(&self.settings, settings)
+    }
+}
+
+impl AutoscalerMemory {
+    /// The limits at this time. Schedules are computed again only when they can change.
+    pub(super) fn limits_at(&mut self, settings: &Arc<AutoscalerSettings>, now: Timestamp) -> &KnownLimits {
+        let known = self.limits.take().filter(|known| known.apply(settings, now));
+        self.limits.insert(known.unwrap_or_else(|| KnownLimits::compute(settings, now)))
+    }
+
+    /// Remembers which claims wait. Returns what became of those that waited before.
+    pub(super) fn note_waiting(&mut self, facts: &AutoscaledPoolFacts, uptime: Duration) -> EndedClaims {
+        let mut ended = EndedClaims::default();
+        self.waiting_since.retain(|claim, since| {
+            let waits = facts.waiting.contains(claim);
+            if facts.answered.contains(claim) {
+                ended.answered.push(uptime.saturating_sub(*since));
+            } else if !waits {
+                ended.unanswered += 1;
+            }
+            waits
+        });
+        for claim in &facts.waiting {
+            self.waiting_since.entry(claim.clone()).or_insert(uptime);
+        }
+        ended
+    }
+}
+
+/// Claims that wait no longer.
+#[derive(Default)]
+pub(super) struct EndedClaims {
+    /// How long those waited that have a machine now.
+    pub(super) answered: Vec<Duration>,
+    /// Number of claims that their clients do not repeat any more.
+    pub(super) unanswered: u64,
 }
 
 /// What a leader of autoscalers uses.
@@ -121,7 +177,9 @@ impl AutoscalerContext {
         let begin = || AutoscalerMemory {
             pool: pool.clone(),
             history: DesiredHistory::begin(self.moment()),
-            waiting_since: None,
+            limits: None,
+            waiting_since: BTreeMap::new(),
+            last_scale: None,
             backoff: None,
         };
         let memory = memories.entry(key.clone()).or_insert_with(begin);

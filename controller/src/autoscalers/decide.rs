@@ -1,5 +1,6 @@
 //! The decision of a pass, with what the autoscaler remembers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -18,27 +19,30 @@ pub(super) struct Decided {
     pub(super) decision: ScaleDecision,
     /// The time until a lowering can become due.
     pub(super) next: Option<Duration>,
+    /// When the limits can change.
+    limits_change: Option<Timestamp>,
 }
 
 /// Decides about a pool, and remembers what is desired.
 pub(super) fn decide_pass(
     context: &AutoscalerContext,
     key: &ObjectKey,
-    settings: &AutoscalerSettings,
+    settings: &Arc<AutoscalerSettings>,
     facts: &AutoscaledPoolFacts,
 ) -> Decided {
     let moment = context.moment();
-    let effect = settings.limits_at(moment.now);
     context.with_memory(key, &facts.id.uid, |memory| {
-        if let Some(waited) = memory.note_waiting(facts.demand().waiting, moment.uptime) {
-            context.metrics.autoscalers.demand_met(waited);
-        }
+        let ended = memory.note_waiting(facts, moment.uptime);
+        ended.answered.into_iter().for_each(|waited| context.metrics.autoscalers.claim_answered(waited));
+        context.metrics.autoscalers.claims_unanswered(ended.unanswered);
+        let limits = memory.limits_at(settings, moment.now);
+        let (effect, limits_change) = (limits.effect.clone(), limits.until);
         let explanation = Explanation::decide(effect, facts.demand(), &mut memory.history, moment);
         let desired = explanation.desired;
         let decision = decide_scale(facts.replicas, desired, &mut memory.history, settings.delay);
         let is_pending = desired.replicas < facts.replicas;
         let next = memory.history.next_change(settings.delay).filter(|_| is_pending);
-        Decided { explanation, decision, next }
+        Decided { explanation, decision, next, limits_change }
     })
 }
 
@@ -65,12 +69,11 @@ pub(super) fn find_activity(
 /// The time until something changes without an event.
 pub(super) fn next_pass(
     context: &AutoscalerContext,
-    settings: &AutoscalerSettings,
     facts: &AutoscaledPoolFacts,
     decided: &Decided,
 ) -> Option<Duration> {
     let now = context.leader.env.now();
     let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or_default();
-    let changes = [settings.next_change(now), facts.next_change].into_iter().flatten().map(until);
+    let changes = [decided.limits_change, facts.next_change].into_iter().flatten().map(until);
     changes.chain(decided.next).min()
 }

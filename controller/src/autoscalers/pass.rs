@@ -5,7 +5,6 @@ use std::time::Duration;
 use vmpool_api::ObjectKey;
 use vmpool_api::autoscaler::PoolAutoscaler;
 use vmpool_autoscaler::limits::AutoscalerSettings;
-use vmpool_autoscaler::read::read_autoscaler;
 use vmpool_autoscaler::status::{AutoscalerActivity, AutoscalerReport, LastScale, ScaledPoolReport};
 use vmpool_kit::queue::Requeue;
 
@@ -15,18 +14,18 @@ use super::decide::{decide_pass, find_activity, next_pass};
 use super::hub::PoolsOfGroup;
 use super::pool_facts::AutoscaledPoolFacts;
 use super::report::{STATUS_INTERVAL, StatusWrite, autoscaler_subject, write_autoscaler_status};
+use super::store::KnownAutoscaler;
 use crate::plain_events::publish_plain_event;
 
 /// Runs a pass.
 pub(super) async fn reconcile_autoscaler(context: &AutoscalerContext, key: &ObjectKey) -> Requeue {
-    let Some(object) = context.store.get(key) else {
+    let Some(KnownAutoscaler { object, settings }) = context.store.get(key) else {
         context.forget(key);
         return Requeue::Never;
     };
     if object.metadata.deletion_timestamp.is_some() {
         return Requeue::Never;
     }
-    let settings = read_autoscaler(&object);
     let pool = ObjectKey::new(key.namespace.as_str(), settings.pool.name.as_str());
     let (pools, removal) = match context.hub.find(&settings.pool.group) {
         PoolsOfGroup::Served(pools, removal) => (pools, removal),
@@ -59,8 +58,7 @@ async fn reconcile_scaled_pool(
 ) -> Requeue {
     let decided = decide_pass(context, key, &scaled.settings, &facts);
     let mut activity = find_activity(context, key, object, &scaled.settings, &facts);
-    let mut next = next_pass(context, &scaled.settings, &facts, &decided);
-    let mut last = None;
+    let mut next = next_pass(context, &facts, &decided);
     let mut replicas = facts.replicas;
     let backoff = context.with_memory(key, &facts.id.uid, |memory| memory.backoff.clone());
     let remaining = |until: Duration| until.saturating_sub(context.leader.env.uptime());
@@ -77,7 +75,8 @@ async fn reconcile_scaled_pool(
             Applied::Scaled { from, to, reason } => {
                 announce_scale(context, key, object, &scaled.settings.pool.name, from, to, &reason);
                 replicas = to;
-                last = Some(LastScale { time: context.leader.env.now(), reason });
+                let last = LastScale { time: context.leader.env.now(), reason };
+                context.with_memory(key, &facts.id.uid, |memory| memory.last_scale = Some(last));
             }
             Applied::Failed { message, again } => {
                 tracing::warn!(autoscaler = %key, message, "the pool of an autoscaler was not scaled");
@@ -100,7 +99,8 @@ async fn reconcile_scaled_pool(
             standby: facts.standby,
             explanation: decided.explanation,
         }),
-        scaled: last,
+        // A status waits for its turn, and must then have the changes of earlier passes.
+        scaled: context.with_memory(key, &facts.id.uid, |memory| memory.last_scale.clone()),
     };
     end_pass(context, key, object, &report, next).await
 }
@@ -146,8 +146,7 @@ async fn end_pass(
     let uptime = context.leader.env.uptime();
     let next = next.unwrap_or(context.resync).min(context.resync);
     let wait = context.status_wait(key, uptime, STATUS_INTERVAL);
-    // What a scale has changed must not be lost, so its status does not wait.
-    if !wait.is_zero() && report.scaled.is_none() {
+    if !wait.is_zero() {
         return Requeue::After(next.min(wait));
     }
     match write_autoscaler_status(context, key, object, report).await {

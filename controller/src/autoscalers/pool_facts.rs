@@ -23,14 +23,19 @@ pub(super) struct AutoscaledPoolFacts {
     pub(super) replicas: u32,
     pub(super) paused: bool,
     pub(super) deleting: bool,
+    /// Whether the spec of the pool is invalid: the controller then removes no machine of it, and its policy
+    /// is not known.
+    pub(super) is_invalid: bool,
     /// Whether only targeted removal removes machines of it.
     pub(super) is_explicit: bool,
     /// Its machines that are not being deleted.
     pub(super) machines: Vec<PoolMachine>,
     /// Number of its standby machines, which no other number contains.
     pub(super) standby: u32,
-    /// Number of claims that wait for a machine.
-    waiting: u32,
+    /// The claims that wait for a machine.
+    pub(super) waiting: BTreeSet<WaitingClaimKey>,
+    /// The claims that machines of the pool have.
+    pub(super) answered: BTreeSet<WaitingClaimKey>,
     /// When a waiting claim or the protection of a machine ends.
     pub(super) next_change: Option<Timestamp>,
 }
@@ -48,7 +53,8 @@ impl AutoscaledPoolFacts {
         let of_pool = |machine: &&Machine| machine.belongs_to(&pool.id) && !machine.terminating;
         let (machines, standby): (Vec<&Machine>, Vec<&Machine>) =
             machines.into_iter().filter(of_pool).partition(|machine| machine.standby.is_none());
-        let answered = machines.iter().filter_map(|machine| claim_key(machine, pool, now)).collect();
+        let answered: BTreeSet<WaitingClaimKey> =
+            machines.iter().filter_map(|machine| claim_key(machine, pool, now)).collect();
         let waiting = read_waiting_claims(object, now);
         let ends = waiting.next_end().and_then(|second| Timestamp::from_second(second).ok());
         let unprotected = machines.iter().filter_map(|machine| end_of_protection(machine, now)).min();
@@ -58,10 +64,15 @@ impl AutoscaledPoolFacts {
             replicas: u32::try_from(pool.desired).unwrap_or(u32::MAX),
             paused: pool.paused,
             deleting: pool.deleting,
+            is_invalid: !pool.validation_errors.is_empty(),
             is_explicit: pool.scale_down_policy == ScaleDownPolicy::Explicit,
-            waiting: waiting.count(&answered),
+            waiting: waiting.without(&answered),
+            answered,
             next_change: ends.into_iter().chain(unprotected).min(),
-            machines: machines.iter().map(|machine| read_pool_machine(machine, &targets, now)).collect(),
+            machines: machines
+                .iter()
+                .map(|machine| read_pool_machine(machine, pool.may_claim(machine, now), &targets, now))
+                .collect(),
             standby: u32::try_from(standby.len()).unwrap_or(u32::MAX),
         }
     }
@@ -71,6 +82,11 @@ impl AutoscaledPoolFacts {
         DemandCounts::of(&self.machines)
     }
 
+    /// Whether the controller may lower its replicas.
+    pub(super) fn may_shrink(&self) -> bool {
+        !self.paused && !self.deleting && !self.is_invalid
+    }
+
     /// Whether targeted removal can remove a machine of it.
     pub(super) fn has_removable_machine(&self) -> bool {
         !choose_removed_machines(&self.machines, 1).is_empty()
@@ -78,7 +94,8 @@ impl AutoscaledPoolFacts {
 
     /// What its machines and its claims need.
     pub(super) fn demand(&self) -> Demand {
-        Demand { busy: self.counts().busy, waiting: self.waiting }
+        let waiting = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
+        Demand { busy: self.counts().busy, waiting }
     }
 }
 
@@ -102,13 +119,20 @@ fn end_of_protection(machine: &Machine, now: Timestamp) -> Option<Timestamp> {
     protection.and_then(Protection::end).map(|end| time_after(end, CLOCK_SKEW))
 }
 
-fn read_pool_machine(machine: &Machine, targets: &BTreeSet<&Uid>, now: Timestamp) -> PoolMachine {
+fn read_pool_machine(
+    machine: &Machine,
+    is_free: bool,
+    targets: &BTreeSet<&Uid>,
+    now: Timestamp,
+) -> PoolMachine {
     let is_target = targets.contains(&machine.id.uid);
     let is_starting = !machine.been_ready && machine.activity == MachineActivity::NotRunning;
     let state = match machine {
+        // A protected machine that drains leaves soon, and no claim can renew it.
+        _ if machine.is_protected(now) && machine.drain_mark().is_some() => PoolMachineState::Other,
         _ if machine.is_protected(now) => PoolMachineState::Busy,
         _ if is_target => PoolMachineState::Other,
-        _ if machine.is_claimable(now) => PoolMachineState::Free,
+        _ if is_free => PoolMachineState::Free,
         _ if is_starting => PoolMachineState::Provisioning,
         _ => PoolMachineState::Other,
     };

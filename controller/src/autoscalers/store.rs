@@ -8,22 +8,45 @@ use parking_lot::Mutex;
 use vmpool_api::ObjectKey;
 use vmpool_api::autoscaler::PoolAutoscaler;
 use vmpool_autoscaler::conflict::{AutoscalerIdentity, Conflict, HpaTarget, find_conflict};
-use vmpool_autoscaler::limits::AutoscaledPool;
-use vmpool_autoscaler::read::read_pool_reference;
+use vmpool_autoscaler::limits::{AutoscaledPool, AutoscalerSettings};
+use vmpool_autoscaler::read::{read_autoscaler, read_pool_reference};
 use vmpool_kit::object::{object_id, object_version};
 use vmpool_kit::sink::Objects;
+
+/// An autoscaler and what it requests.
+#[derive(Clone)]
+pub(super) struct KnownAutoscaler {
+    pub(super) object: Arc<PoolAutoscaler>,
+    /// Read once for each version of the spec: its schedules take some time.
+    pub(super) settings: Arc<AutoscalerSettings>,
+}
+
+impl KnownAutoscaler {
+    /// Reads an autoscaler. `before` may have the same spec.
+    fn read(object: &Arc<PoolAutoscaler>, before: Option<&Self>) -> Self {
+        let same = before.filter(|before| has_same_spec(&before.object, object));
+        let settings = same.map_or_else(|| Arc::new(read_autoscaler(object)), |same| same.settings.clone());
+        Self { object: object.clone(), settings }
+    }
+}
+
+/// Whether the API server says that two versions of an autoscaler have one spec.
+fn has_same_spec(one: &PoolAutoscaler, other: &PoolAutoscaler) -> bool {
+    let (one, other) = (&one.metadata, &other.metadata);
+    one.uid == other.uid && one.generation.is_some() && one.generation == other.generation
+}
 
 /// The objects that the watches have shown.
 #[derive(Default)]
 pub(super) struct AutoscalerStore {
-    autoscalers: Mutex<BTreeMap<ObjectKey, Arc<PoolAutoscaler>>>,
+    autoscalers: Mutex<BTreeMap<ObjectKey, KnownAutoscaler>>,
     /// `None` before the first list.
     hpas: Mutex<Option<BTreeMap<ObjectKey, HpaTarget>>>,
 }
 
 impl AutoscalerStore {
     /// An autoscaler; `None` if it does not exist.
-    pub(super) fn get(&self, key: &ObjectKey) -> Option<Arc<PoolAutoscaler>> {
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<KnownAutoscaler> {
         self.autoscalers.lock().get(key).cloned()
     }
 
@@ -35,7 +58,7 @@ impl AutoscalerStore {
     /// All autoscalers.
     pub(super) fn all(&self) -> Vec<(ObjectKey, Arc<PoolAutoscaler>)> {
         let autoscalers = self.autoscalers.lock();
-        autoscalers.iter().map(|(key, object)| (key.clone(), object.clone())).collect()
+        autoscalers.iter().map(|(key, known)| (key.clone(), known.object.clone())).collect()
     }
 
     /// Takes over the objects of the watch. A write may have returned a newer one.
@@ -45,7 +68,7 @@ impl AutoscalerStore {
         stored.retain(|key, _| shown.contains_key(key));
         let mut changed = ChangedAutoscalers { concerns_others: !gone.is_empty(), keys: gone };
         for (key, object) in shown {
-            let before = stored.get(key).map(|known| conflict_facts(known));
+            let before = stored.get(key).map(|known| conflict_facts(&known.object));
             if put_newer(&mut stored, key, object) {
                 changed.concerns_others |= before != Some(conflict_facts(object));
                 changed.keys.push(key.clone());
@@ -77,6 +100,7 @@ impl AutoscalerStore {
     pub(super) fn find_conflict(&self, key: &ObjectKey, own: &PoolAutoscaler) -> Option<Conflict> {
         let autoscalers = self.autoscalers.lock();
         let others: Vec<AutoscalerIdentity> = of_namespace(&autoscalers, &key.namespace)
+            .map(|known| &known.object)
             .filter(|object| object.metadata.deletion_timestamp.is_none())
             .map(|object| read_identity(object))
             .collect();
@@ -101,16 +125,19 @@ fn conflict_facts(object: &PoolAutoscaler) -> (Option<String>, Option<i64>, bool
 
 /// Stores an object if it is newer. Returns whether it is.
 fn put_newer(
-    stored: &mut BTreeMap<ObjectKey, Arc<PoolAutoscaler>>,
+    stored: &mut BTreeMap<ObjectKey, KnownAutoscaler>,
     key: &ObjectKey,
     object: &Arc<PoolAutoscaler>,
 ) -> bool {
-    let is_newer = |known: &Arc<PoolAutoscaler>| {
-        known.metadata.uid != object.metadata.uid || object_version(&**known) < object_version(&**object)
+    let before = stored.get(key);
+    let is_newer = |known: &KnownAutoscaler| {
+        let known = &*known.object;
+        known.metadata.uid != object.metadata.uid || object_version(known) < object_version(&**object)
     };
-    let stores = stored.get(key).is_none_or(is_newer);
+    let stores = before.is_none_or(is_newer);
     if stores {
-        stored.insert(key.clone(), object.clone());
+        let known = KnownAutoscaler::read(object, before);
+        stored.insert(key.clone(), known);
     }
     stores
 }

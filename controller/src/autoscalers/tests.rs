@@ -11,6 +11,12 @@ use vmpool_engine::protection::{UNTIL, time_after, timestamp_text};
 use crate::process::options::PlatformName;
 use crate::testing::{LeaderWorld, NAMESPACE, machine_names, pool_manifest};
 
+mod hostile;
+mod load;
+mod pool_facts;
+mod races;
+mod records;
+
 const POOLS: &str = "virtualmachinepools.virtualization.deckhouse.io";
 const KUBEVIRT_POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
 const MACHINES: &str = "virtualmachines.virtualization.deckhouse.io";

@@ -11,6 +11,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use vmpool_api::ObjectKey;
 use vmpool_api::autoscaler::PoolAutoscalerStatus;
+use vmpool_api::conditions::autoscaler::ACTIVE;
+use vmpool_api::conditions::find_condition;
 use vmpool_runtime::metrics::{Values, Word, family_with_series};
 use vmpool_runtime::{label_set, metric_table, words};
 
@@ -62,10 +64,37 @@ words!(
     }
 );
 
+words!(
+    /// Why the controller does not scale the pool of an autoscaler: the reason of the condition Active.
+    pub(crate) InactiveReason {
+        /// The limits of the autoscaler cannot be read.
+        InvalidSpec => "InvalidSpec",
+        /// The pool does not exist.
+        PoolNotFound => "PoolNotFound",
+        /// The controller does not reconcile pools of this kind.
+        PoolNotServed => "PoolNotServed",
+        /// The autoscaler is paused.
+        Paused => "Paused",
+        /// The pool is paused.
+        PoolPaused => "PoolPaused",
+        /// The pool is being deleted.
+        PoolDeleting => "PoolDeleting",
+        /// Another object scales the pool.
+        Conflict => "Conflict",
+        /// The last write failed. The controller tries again.
+        FailedScale => "FailedScale",
+    }
+);
+
 label_set!(AutoscalerLabels {
     namespace: AutoscalerNamespace,
     autoscaler: AutoscalerName,
     state: AutoscalerNumber
+});
+label_set!(InactiveLabels {
+    namespace: AutoscalerNamespace,
+    autoscaler: AutoscalerName,
+    reason: InactiveReason
 });
 label_set!(ScaleLabels { direction: ScaleDirection });
 
@@ -75,6 +104,7 @@ pub(crate) struct ShownAutoscaler {
     namespace: Arc<str>,
     name: Arc<str>,
     numbers: Vec<(AutoscalerNumber, i32)>,
+    inactive: Option<InactiveReason>,
 }
 
 impl ShownAutoscaler {
@@ -94,8 +124,16 @@ impl ShownAutoscaler {
             Some((number, value?))
         };
         let numbers = AutoscalerNumber::ALL.iter().filter_map(|known| number(*known)).collect();
-        Self { namespace: key.namespace.as_str().into(), name: key.name.as_str().into(), numbers }
+        let inactive = status.and_then(read_inactive_reason);
+        Self { namespace: key.namespace.as_str().into(), name: key.name.as_str().into(), numbers, inactive }
     }
+}
+
+/// Why the controller does not scale the pool; `None` if it does.
+fn read_inactive_reason(status: &PoolAutoscalerStatus) -> Option<InactiveReason> {
+    let active = find_condition(status.conditions.as_deref().unwrap_or_default(), ACTIVE)?;
+    let known = InactiveReason::ALL.iter().copied();
+    known.filter(|_| active.status == "False").find(|known| known.as_str() == active.reason)
 }
 
 metric_table!(
@@ -105,11 +143,16 @@ metric_table!(
         /// Machines and claims of the pool of an autoscaler, as its status has them. The first 100
         /// autoscalers have series.
         machines: Family<AutoscalerLabels, Gauge> = "vmpool_autoscaler_machines" in "machines";
+        /// Autoscalers whose pool the controller does not scale, with the reason of the condition Active. The
+        /// first 100 autoscalers have series.
+        inactive: Family<InactiveLabels, Gauge> = "vmpool_autoscaler_inactive" in "autoscalers";
         /// Changes of the replicas of pools by autoscalers.
         scales: Family<ScaleLabels, Counter> = "vmpool_autoscaler_scales_total" in "changes",
             family_with_series();
-        /// Time from the first pass with a waiting claim until no claim of the pool waits.
+        /// Time from the first pass that sees a waiting claim until a machine has the claim.
         demand: Histogram = "vmpool_autoscaler_demand_duration_seconds" in "seconds", Histogram::new(BUCKETS);
+        /// Waiting claims that ended without a machine: their clients do not repeat them any more.
+        unanswered: Counter = "vmpool_autoscaler_unanswered_claims_total" in "claims";
     } with { shown: Followed<Vec<ShownAutoscaler>> }
 );
 
@@ -124,14 +167,28 @@ impl AutoscalerMetrics {
         self.scales.get_or_create(&ScaleLabels { direction }).inc();
     }
 
-    /// Observes how long claims of a pool waited.
-    pub(crate) fn demand_met(&self, waited: Duration) {
+    /// Observes how long a claim waited until it had a machine.
+    pub(crate) fn claim_answered(&self, waited: Duration) {
         self.demand.observe(waited.as_secs_f64());
+    }
+
+    /// Counts waiting claims that ended without a machine.
+    pub(crate) fn claims_unanswered(&self, claims: u64) {
+        self.unanswered.inc_by(claims);
     }
 
     pub(super) fn refresh(&self) {
         self.machines.clear();
+        self.inactive.clear();
         for shown in self.shown.read().unwrap_or_default().into_iter().take(MOST) {
+            if let Some(reason) = shown.inactive {
+                let labels = InactiveLabels {
+                    namespace: AutoscalerNamespace(shown.namespace.clone()),
+                    autoscaler: AutoscalerName(shown.name.clone()),
+                    reason,
+                };
+                self.inactive.get_or_create(&labels).set(1);
+            }
             for (state, value) in shown.numbers {
                 let labels = AutoscalerLabels {
                     namespace: AutoscalerNamespace(shown.namespace.clone()),
@@ -143,3 +200,6 @@ impl AutoscalerMetrics {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

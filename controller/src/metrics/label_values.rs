@@ -39,6 +39,16 @@ words!(
     }
 );
 
+words!(
+    /// Whether healing replaces unhealthy machines.
+    pub(crate) HealingState {
+        /// It does.
+        Active => "active",
+        /// There are too many of them.
+        Blocked => "blocked",
+    }
+);
+
 impl From<Option<&LimitedProvisioning>> for DelayingLimit {
     fn from(limited: Option<&LimitedProvisioning>) -> Self {
         match limited.map(|limited| &limited.scope) {
@@ -302,7 +312,8 @@ words!(
         RestartPending => "restart_pending",
         /// Machines that have a deletion timestamp.
         Terminating => "terminating",
-        /// Machines that can be claimed now: ready, not protected, and not being removed or restarted.
+        /// Machines that can be claimed now: ready, not protected, not being removed or restarted, not
+        /// draining, and not claimed `recycle.maxClaims` times.
         Free => "free",
         /// Protected machines that were claimed through the aggregated API.
         Claimed => "claimed",
@@ -322,8 +333,18 @@ words!(
         StorageChanged => "storage_changed",
         /// It did not start.
         Unhealthy => "unhealthy",
+        /// It was not ready for too long, and another machine takes its place.
+        NotReady => "not_ready",
+        /// Its annotation requested its replacement.
+        RecycledByRequest => "recycled_by_request",
+        /// It reached `recycle.maxLifetime`, and another machine takes its place.
+        RecycledByLifetime => "recycled_by_lifetime",
+        /// It was claimed `recycle.maxClaims` times, and another machine takes its place.
+        RecycledByClaims => "recycled_by_claims",
+        /// Its disks were from earlier content of their source, and another machine takes its place.
+        RecycledByImage => "recycled_by_image",
         /// Its hooks released it, and another machine takes its place.
-        Recycled => "recycled",
+        RecycledByHooks => "recycled_by_hooks",
         /// The pool had more standby machines than desired.
         StandbySurplus => "standby_surplus",
         /// Another standby machine takes its place.

@@ -11,7 +11,7 @@ use vmpool_engine::standby::StandbyCounts;
 use vmpool_runtime::metrics::{Values, Word};
 use vmpool_runtime::{label_set, metric_table};
 
-use super::label_values::{DelayingLimit, FailureReasonLabel, MachineState, TemplateProblem};
+use super::label_values::{DelayingLimit, FailureReasonLabel, HealingState, MachineState, TemplateProblem};
 use super::labels::gauge_value;
 
 /// The value of the labels in the series that sums the pools beyond the limit. No object can have this name.
@@ -74,6 +74,13 @@ label_set!(pub(super) PoolProvisioningLabels {
     limit: DelayingLimit
 });
 
+label_set!(pub(super) PoolHealingLabels {
+    namespace: Namespace,
+    pool: Name,
+    platform: PlatformName,
+    healing: HealingState
+});
+
 label_set!(pub(super) PoolTemplateLabels {
     namespace: Namespace,
     pool: Name,
@@ -109,12 +116,15 @@ pub(crate) struct PoolNumbers {
     pub(super) machines: [usize; MachineState::ALL.len()],
     pub(super) draining: usize,
     pub(super) standby: StandbyCounts,
+    pub(super) image_outdated: usize,
     pub(super) free_disks: usize,
     pub(super) preserved_volumes: usize,
     /// Number of pools that are blocked for each reason.
     pub(super) blocked: [usize; FailureReasonLabel::ALL.len()],
     /// Machines that provision, by the limit that delays further ones. `None` if pools have no limits.
     pub(super) provisioning: Option<[usize; DelayingLimit::ALL.len()]>,
+    /// Unhealthy machines, by whether healing replaces them. `None` if healing is off.
+    pub(super) unhealthy: Option<[usize; HealingState::ALL.len()]>,
     /// Number of pools with each condition about the template.
     pub(super) template: [usize; TemplateProblem::ALL.len()],
     /// Whether pools can have copies of instance types and preferences. Other pools have no series about
@@ -136,11 +146,16 @@ impl PoolNumbers {
         self.draining += other.draining;
         self.standby.total += other.standby.total;
         self.standby.ready += other.standby.ready;
+        self.image_outdated += other.image_outdated;
         self.free_disks += other.free_disks;
         self.preserved_volumes += other.preserved_volumes;
         self.blocked.iter_mut().zip(other.blocked).for_each(|(sum, count)| *sum += count);
         if let Some(other) = other.provisioning {
             let own = self.provisioning.get_or_insert_default();
+            own.iter_mut().zip(other).for_each(|(sum, count)| *sum += count);
+        }
+        if let Some(other) = other.unhealthy {
+            let own = self.unhealthy.get_or_insert_default();
             own.iter_mut().zip(other).for_each(|(sum, count)| *sum += count);
         }
         self.template.iter_mut().zip(other.template).for_each(|(sum, count)| *sum += count);
@@ -193,6 +208,9 @@ metric_table!(
         /// Standby machines of the pool that are stopped and have their disks, as of the last pass; no series
         /// without standby machines.
         ready_standby: Family<PoolDiskLabels, Gauge> = "vmpool_pool_ready_standby" in "machines";
+        /// Machines of the pool with disks from earlier content of their source, as of the last pass; no
+        /// series without any. Only with the feature gate ImageRefresh.
+        image_outdated: Family<PoolDiskLabels, Gauge> = "vmpool_pool_image_outdated" in "machines";
         /// Free disks of each pool, as of the last pass.
         free_disks: Family<PoolDiskLabels, Gauge> = "vmpool_pool_free_disks" in "disks";
         /// Volumes and claims that machines of the pool left behind and that no machine uses; no series
@@ -204,6 +222,9 @@ metric_table!(
         /// the last pass, with the limit that delays further creates. Only with the feature gate
         /// ProvisioningLimit.
         provisioning: Family<PoolProvisioningLabels, Gauge> = "vmpool_pool_provisioning" in "machines";
+        /// Machines of each pool with healing that have not been ready for too long, as of the last pass, and
+        /// whether healing is active or blocked, because there are too many.
+        unhealthy: Family<PoolHealingLabels, Gauge> = "vmpool_pool_unhealthy" in "machines";
         /// Whether the pool has this condition about what its template refers to: 1, or no series.
         template: Family<PoolTemplateLabels, Gauge> = "vmpool_pool_template_condition" in "pools";
         /// Whether the copies that machines of the pool use differ from the instance type or the preference
@@ -224,10 +245,12 @@ impl PoolSeriesGauges {
         self.draining.clear();
         self.standby.clear();
         self.ready_standby.clear();
+        self.image_outdated.clear();
         self.free_disks.clear();
         self.preserved_volumes.clear();
         self.blocked.clear();
         self.provisioning.clear();
+        self.unhealthy.clear();
         self.template.clear();
         self.outdated.clear();
         self.repairs.clear();
@@ -250,6 +273,12 @@ impl PoolSeriesGauges {
                 let labels = PoolProvisioningLabels { namespace, pool, platform, limit };
                 self.provisioning.get_or_create(&labels).set(gauge_value(count));
             }
+            let unhealthy = numbers.unhealthy.map(|counts| HealingState::ALL.iter().zip(counts));
+            for (&healing, count) in unhealthy.into_iter().flatten() {
+                let (namespace, pool, platform) = (namespace.clone(), pool.clone(), platform.clone());
+                let labels = PoolHealingLabels { namespace, pool, platform, healing };
+                self.unhealthy.get_or_create(&labels).set(gauge_value(count));
+            }
             let problems = TemplateProblem::ALL.iter().zip(numbers.template);
             for (&condition, count) in problems.filter(|(_, count)| *count > 0) {
                 let (namespace, pool, platform) = (namespace.clone(), pool.clone(), platform.clone());
@@ -268,6 +297,9 @@ impl PoolSeriesGauges {
             if numbers.standby.total > 0 {
                 self.standby.get_or_create(&labels).set(gauge_value(numbers.standby.total));
                 self.ready_standby.get_or_create(&labels).set(gauge_value(numbers.standby.ready));
+            }
+            if numbers.image_outdated > 0 {
+                self.image_outdated.get_or_create(&labels).set(gauge_value(numbers.image_outdated));
             }
             self.free_disks.get_or_create(&labels).set(gauge_value(numbers.free_disks));
             if numbers.preserved_volumes > 0 {

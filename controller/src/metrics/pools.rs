@@ -11,7 +11,7 @@ use vmpool_engine::condition::ConditionType;
 use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::{Ledger, LedgerFacts};
 use vmpool_engine::standby::StandbyCounts;
-use vmpool_engine::status::Availability;
+use vmpool_engine::status::{Availability, StatusSummary};
 use vmpool_engine::{ComputedStatus, PassMemory, Pool};
 use vmpool_runtime::Env;
 use vmpool_runtime::metric_table;
@@ -19,7 +19,8 @@ use vmpool_runtime::metrics::{FloatGauge, MetricsRegistry, family_with_series};
 
 use super::disks::{DiskCounts, DiskGauges};
 use super::label_values::{
-    DelayingLimit, FailureReasonLabel, LedgerResource, MachineState, PoolState, RemovalState, TemplateProblem,
+    DelayingLimit, FailureReasonLabel, HealingState, LedgerResource, MachineState, PoolState, RemovalState,
+    TemplateProblem,
 };
 use super::labels::{LedgerLabels, MachineLabels, PoolLabels, RemovalLabels, gauge_value};
 use super::pool_series::{
@@ -38,10 +39,13 @@ pub(crate) struct PoolReport {
     machines: [usize; MachineState::ALL.len()],
     draining: usize,
     standby: StandbyCounts,
+    image_outdated: usize,
     removals: [usize; RemovalState::ALL.len()],
     disks: DiskCounts,
     /// Machines that provision, by the limit that delays further ones. `None` if pools have no limits.
     provisioning: Option<[usize; DelayingLimit::ALL.len()]>,
+    /// Unhealthy machines, by whether healing replaces them. `None` if healing is off.
+    unhealthy: Option<[usize; HealingState::ALL.len()]>,
     /// Whether it has each of these conditions.
     template: [bool; TemplateProblem::ALL.len()],
     /// Whether it has the condition that its copies are outdated.
@@ -98,11 +102,12 @@ impl PoolReport {
         let problems = template.iter_mut().zip(TemplateProblem::ALL);
         problems.for_each(|(place, problem)| *place = has(problem.condition()));
         let is_outdated = has(ConditionType::InstancetypeOutdated);
-        let (draining, standby) = (summary.draining, summary.standby);
+        let StatusSummary { draining, standby, image_outdated, .. } = *summary;
         Self {
             blocked,
             draining,
             standby,
+            image_outdated,
             disks,
             template,
             is_outdated,
@@ -140,9 +145,11 @@ impl PoolReport {
             machines,
             draining: 0,
             standby: StandbyCounts::default(),
+            image_outdated: 0,
             removals,
             disks: DiskCounts::default(),
             provisioning: None,
+            unhealthy: None,
             template: [false; TemplateProblem::ALL.len()],
             is_outdated: false,
             is_paused: pool.paused,
@@ -160,6 +167,14 @@ impl PoolReport {
         Self { provisioning: Some(counts), ..self }
     }
 
+    /// The same report with the number of unhealthy machines, and whether healing replaces no further ones.
+    pub(crate) fn with_health(self, machines: usize, is_blocked: bool) -> Self {
+        let state = if is_blocked { HealingState::Blocked } else { HealingState::Active };
+        let mut counts = [0; HealingState::ALL.len()];
+        counts[state as usize] = machines;
+        Self { unhealthy: Some(counts), ..self }
+    }
+
     fn numbers(&self) -> PoolNumbers {
         let blocked = FailureReasonLabel::ALL.map(|reason| usize::from(self.blocked == Some(reason)));
         let template = self.template.map(usize::from);
@@ -168,9 +183,11 @@ impl PoolReport {
             machines: self.machines,
             draining: self.draining,
             standby: self.standby,
+            image_outdated: self.image_outdated,
             free_disks,
             blocked,
             provisioning: self.provisioning,
+            unhealthy: self.unhealthy,
             template,
             outdated: usize::from(self.is_outdated),
             paused: usize::from(self.is_paused),

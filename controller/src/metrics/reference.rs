@@ -13,9 +13,11 @@ const HEAD: &str = "\
 
 The controller, [the webhook](#the-webhook) and [the API server](#the-api-server-for-removals) serve `/metrics` on the
 port of their probes, in the OpenMetrics text format, which Prometheus supports. The first tables are those of the
-controller. [The metrics of the process](#the-process) exist in each program. A standby of the controller also serves
-its metrics; those that only a leader can know are 0, or have no series. Counters start at zero with the process. If the
-leadership changes, they keep their values, with one exception below. [Operations](operations.md#metrics) describes the collection and the alerts.
+controller. [The metrics of the process](#the-process) exist in each program. [Operations](operations.md#metrics)
+describes the collection and the alerts.
+
+A standby replica of the controller also serves its metrics; those that only a leader can know are 0, or have no series.
+Counters start at zero with the process. If the leadership changes, they keep their values, with one exception below.
 
 The metrics `vmpool_pool_*` have the labels `namespace` and `pool`, and most have `platform`. Only the leader exports them, for the
 first 1,000 pools by namespace and name (`--max-pool-series`). All other pools are summed in one series, in which these
@@ -23,13 +25,14 @@ labels are `(others)`; there, `vmpool_pool_blocked` is a number of pools. `vmpoo
 leader. Prometheus adds the namespace of the controller as
 the label `namespace`. It renames the label of the metric to `exported_namespace`, unless `honor_labels` is set.
 
-With `--kubevirt-metrics`, KubeVirt pools have metrics under [KubeVirt's names](#kubevirt-pools-under-kubevirts-names), too, with the
-labels `namespace` and `name`. The limit above holds for them, without a sum of the others. Their counters start at zero with each
-leader, and do not count machines that users or the API server for removals delete.
+KubeVirt pools have metrics under [KubeVirt's names](#kubevirt-pools-under-kubevirts-names), too, with the labels `namespace` and
+`name`, unless KubeVirt's observability controller exports them (`--kubevirt-metrics`). The limit above holds for them, without a
+sum of the others. Their counters start at zero with each leader, and do not count machines that users or the API server for
+removals delete.
 
 The metrics of [disk images](disk-images.md) have series for each image, and those of wrappers for each namespace.
-`vmpool_instancetype_deletion_blocked` and `vmpool_autoscaler_machines` have some for each of the first 100 objects. Only the leader exports these. No other
-label depends on the contents of the cluster, so a controller has some hundreds of time series besides these.
+`vmpool_instancetype_deletion_blocked`, `vmpool_autoscaler_machines` and `vmpool_autoscaler_inactive` have some for each of the first
+100 objects. Only the leader exports these. No other label depends on the contents of the cluster, so a controller has some hundreds of time series besides these.
 
 A histogram has the series `NAME_bucket`, `NAME_sum` and `NAME_count`.
 ";

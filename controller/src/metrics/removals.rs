@@ -3,6 +3,7 @@
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use vmpool_engine::plan::DeleteReason;
+use vmpool_engine::recycling::RecycleCause;
 use vmpool_runtime::metric_table;
 use vmpool_runtime::metrics::family_with_series;
 
@@ -29,11 +30,18 @@ impl RemovalMetrics {
         let reason = match reason {
             DeleteReason::Surplus { .. } => Deletion::Surplus,
             DeleteReason::Targeted { .. } => Deletion::Targeted,
-            DeleteReason::Recycled => Deletion::Recycled,
             DeleteReason::StandbySurplus => Deletion::StandbySurplus,
             DeleteReason::StandbyReplaced => Deletion::StandbyReplaced,
+            DeleteReason::Recycled { cause } => match cause {
+                RecycleCause::Requested => Deletion::RecycledByRequest,
+                RecycleCause::Lifetime => Deletion::RecycledByLifetime,
+                RecycleCause::Claims => Deletion::RecycledByClaims,
+                RecycleCause::Image => Deletion::RecycledByImage,
+                RecycleCause::Released => Deletion::RecycledByHooks,
+            },
             DeleteReason::StorageChanged { .. } => Deletion::StorageChanged,
             DeleteReason::Unhealthy => Deletion::Unhealthy,
+            DeleteReason::NotReady => Deletion::NotReady,
         };
         self.deletions.get_or_create(&DeletionLabels { reason }).inc();
     }

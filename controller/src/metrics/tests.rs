@@ -7,6 +7,7 @@ use vmpool_runtime::testing::{ManualClock, test_env};
 
 use super::label_values::FailureReasonLabel;
 use super::{ControllerMetrics, LeadershipChange, label_values, reference};
+use crate::settings::KubevirtMetrics;
 use crate::testing::{Fate, LeaderWorld, Refusal, Verb, pool_manifest};
 
 /// The value of a series of the page, given by its name and labels as printed.
@@ -215,7 +216,7 @@ async fn without_metrics_of_single_pools_the_number_of_series_is_constant() {
 async fn pools_beyond_the_limit_are_summed_in_one_series() {
     let mut world = LeaderWorld::new();
     world.settings.max_pool_series = 2;
-    world.settings.kubevirt_metrics = true;
+    world.settings.kubevirt_metrics = KubevirtMetrics::Always;
     for number in 0..5 {
         world.server.create("virtualmachinepools", pool_manifest(&format!("web{number}"), number + 1));
     }

@@ -14,6 +14,8 @@ pub(crate) struct AnnouncedProblems {
     pub(crate) unstarted: Announced<String>,
     /// Messages about the template that cannot be used.
     pub(crate) unresolved: Announced<String>,
+    /// That healing is blocked. The numbers in the message change too often to announce each.
+    pub(crate) blocked_healing: Announced<()>,
     /// That the pool has made no progress until its deadline.
     pub(crate) overdue: Announced<()>,
     /// Messages about invalid settings.

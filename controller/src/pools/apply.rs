@@ -48,6 +48,9 @@ use window::Window;
 /// The age of a plan at which no further action starts. The next pass plans with the state of that time, so
 /// slow writes delay neither a changed spec nor the status.
 const MAX_AGE: Duration = Duration::from_secs(30);
+/// The age of a plan at which it removes no further machine of its own choice. The number of machines was
+/// counted when it was made, and users can remove machines, too.
+const REMOVALS_MAX_AGE: Duration = Duration::from_secs(1);
 
 /// The result of applying a plan.
 #[derive(Default)]
@@ -56,6 +59,8 @@ pub(crate) struct AppliedPlan {
     pub(crate) events: Vec<PoolEvent>,
     /// The state differs from the one that the plan used: plan again at once.
     pub(crate) outdated: bool,
+    /// Writes took so long that further actions wait for the next plan.
+    pub(crate) aged: bool,
     /// A write failed.
     pub(crate) failed: bool,
     /// The lease ends too soon for another write.
@@ -129,19 +134,22 @@ async fn run_stage<P: Platform>(
             let room = open_slots(context, pool).max(usize::from(running.is_empty()));
             for action in waiting.by_ref().take(window.free(running.len()).min(room)) {
                 running.push(async move {
-                    let is_old = context.leader.env.uptime().saturating_sub(begun) > MAX_AGE;
-                    if stop.load(Ordering::Relaxed) || is_old || !is_current(context, pool) {
+                    if stop.load(Ordering::Relaxed) || !is_current(context, pool) {
                         return (action, ActionOutcome::outdated());
+                    }
+                    if context.leader.env.uptime().saturating_sub(begun) > max_plan_age(&action) {
+                        return (action, ActionOutcome::aged());
                     }
                     let outcome = perform_action(context, pool, basis, &action).await;
                     (action, outcome)
                 });
             }
             let Some((action, outcome)) = running.next().await else { break };
-            let ActionOutcome { effects, events, done, outdated, error, reason } = outcome;
+            let ActionOutcome { effects, events, done, outdated, aged, error, reason } = outcome;
             record::record_effects(effects, error.as_ref(), context, pool, memory, &mut applied.revisions);
             applied.events.extend(events);
             applied.outdated |= outdated;
+            applied.aged |= aged;
             complete &= done;
             if done {
                 window.widen();
@@ -184,6 +192,16 @@ async fn run_stage<P: Platform>(
         None => {}
     }
     complete
+}
+
+/// The age of a plan at which this action does not begin.
+fn max_plan_age(action: &PoolAction) -> Duration {
+    match action {
+        PoolAction::Delete { reason, .. } if !matches!(reason, DeleteReason::Targeted { .. }) => {
+            REMOVALS_MAX_AGE
+        }
+        _ => MAX_AGE,
+    }
 }
 
 /// How many writes of the pool's machines and disks can start without waiting for each other.

@@ -19,6 +19,7 @@ use crate::images::ImageGate;
 use crate::metrics::{ControllerMetrics, PoolCounts, WriteKind};
 use crate::pools::announced_problems::AnnouncedProblems;
 use crate::pools::cache::{CacheKey, ObjectCache};
+use crate::pools::disk_sources::DiskSourceStore;
 use crate::pools::pool_entry::CachedPool;
 use crate::pools::pool_key::PoolKey;
 use crate::pools::revisions::pool_revisions::PoolRevisions;
@@ -27,7 +28,7 @@ use crate::pools::shared_slots::SharedClassSlots;
 use crate::pools::sources::Sources;
 use crate::pools::status_conflict::StatusConflict;
 use crate::pools::storage_problem::StorageProblem;
-use crate::settings::ControllerSettings;
+use crate::settings::{ControllerSettings, KubevirtMetrics};
 
 /// The state of one pool between passes.
 #[derive(Default)]
@@ -71,6 +72,7 @@ impl PoolMemory {
             conflict,
             memory.machines.due_in(uptime),
             memory.disks.due_in(uptime),
+            memory.contents.next_settled(uptime),
         ]
         .into_iter()
         .flatten()
@@ -122,9 +124,13 @@ pub(crate) struct PoolContext<P: Platform> {
     pub(crate) settings: ControllerSettings,
     /// Whether the API server removes the fields of vmpool from statuses.
     pub(crate) status_is_pruned: AtomicBool,
+    /// Whether the pools have metrics under the names of KubeVirt, too.
+    pub(crate) has_kubevirt_names: AtomicBool,
     configuration: Arc<Mutex<Configuration>>,
     /// The objects that templates refer to.
     pub(crate) sources: Arc<Sources>,
+    /// What the sources of disks lead to.
+    pub(crate) disk_sources: Arc<DiskSourceStore>,
     /// Whether the disk images that templates name are ready.
     pub(crate) images: ImageGate,
     /// The autoscalers that changes of pools wake.
@@ -140,6 +146,7 @@ pub(crate) struct PoolContext<P: Platform> {
 pub(crate) struct SharedByPlatforms {
     pub(crate) configuration: Arc<Mutex<Configuration>>,
     pub(crate) sources: Arc<Sources>,
+    pub(crate) disk_sources: Arc<DiskSourceStore>,
     pub(crate) images: ImageGate,
     /// The pools that autoscalers can scale.
     pub(crate) autoscaled: PoolHub,
@@ -155,7 +162,8 @@ impl<P: Platform> PoolContext<P> {
         settings: ControllerSettings,
         metrics: Arc<ControllerMetrics>,
     ) -> Self {
-        let SharedByPlatforms { configuration, sources, images, autoscaled, class_slots } = shared;
+        let SharedByPlatforms { configuration, sources, disk_sources, images, autoscaled, class_slots } =
+            shared;
         Self {
             queue: PassQueue::new(leader.env.clone(), settings.debounce, Arc::new(metrics.queue.clone())),
             former_pools: PassQueue::new(
@@ -168,8 +176,10 @@ impl<P: Platform> PoolContext<P> {
             states: Mutex::new(HashMap::new()),
             settings,
             status_is_pruned: AtomicBool::default(),
+            has_kubevirt_names: AtomicBool::new(settings.kubevirt_metrics == KubevirtMetrics::Always),
             configuration,
             sources,
+            disk_sources,
             images,
             autoscaled,
             metrics,

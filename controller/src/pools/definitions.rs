@@ -2,8 +2,8 @@
 
 use vmpool_kit::definitions::{Definitions, definition_name};
 use vmpool_platforms::{
-    AttachmentOf, CopySource, CopySourceVisitor, DiskOf, Disks, InstanceOf, Instances, MachineStorage,
-    OtherController, Platform, TemplateCopies, VolumeOf,
+    AttachmentOf, CopySource, CopySourceVisitor, DiskOf, DiskSourceKind, DiskSourceVisitor, DiskSources,
+    Disks, InstanceOf, Instances, MachineStorage, OtherController, Platform, TemplateCopies, VolumeOf,
 };
 
 /// The names of all definitions without which the controller cannot reconcile the pools of a platform.
@@ -28,6 +28,7 @@ pub(crate) fn definitions_of_platform<P: Platform>() -> Vec<String> {
         names.push(definition_name::<<P::OtherController as OtherController>::Installation>());
     }
     names.extend(definitions_of_sources::<P>());
+    names.extend(definitions_of_disk_sources::<P>());
     names.extend(P::Storage::PRESERVED_LABEL.map(|_| definition_name::<VolumeOf<P>>()));
     names
 }
@@ -42,6 +43,21 @@ fn definitions_of_sources<P: Platform>() -> Vec<String> {
     }
     let mut names = Names(Vec::new());
     P::TemplateCopies::each_source(&mut names);
+    names.0
+}
+
+/// The names of the definitions of the objects that disk templates name.
+fn definitions_of_disk_sources<P: Platform>() -> Vec<String> {
+    struct Names(Vec<String>);
+    impl DiskSourceVisitor for Names {
+        fn visit<K: DiskSourceKind>(&mut self) {
+            if !K::IS_BUILT_IN {
+                self.0.push(definition_name::<K>());
+            }
+        }
+    }
+    let mut names = Names(Vec::new());
+    P::DiskSources::each_kind(&mut names);
     names.0
 }
 

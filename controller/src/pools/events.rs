@@ -62,6 +62,8 @@ pub enum EventReason {
     DrainEnded,
     /// A machine leaves or restarts although its hooks are not released, because its deadline has passed.
     DrainDeadlinePassed,
+    /// Healing replaces no further machine, because too many are unhealthy.
+    HealingBlocked,
     /// Writing a changed template to a machine failed.
     FailedTemplateUpdate,
     /// A reservation of a targeted removal expired.
@@ -109,6 +111,7 @@ impl EventReason {
             Self::DrainBegan => "DrainBegan",
             Self::DrainEnded => "DrainEnded",
             Self::DrainDeadlinePassed => "DrainDeadlinePassed",
+            Self::HealingBlocked => "HealingBlocked",
             Self::FailedTemplateUpdate => "FailedTemplateUpdate",
             Self::ReservationExpired => "ReservationExpired",
             Self::InvalidSettings => "InvalidSettings",
@@ -144,6 +147,7 @@ impl EventReason {
             Self::InvalidSettings | Self::TemplateUnresolved(_) | Self::FailedRead => "Read",
             Self::MachineNotStarted => "Start",
             Self::DrainBegan | Self::DrainEnded | Self::DrainDeadlinePassed => "Drain",
+            Self::HealingBlocked => "Heal",
             Self::ProgressDeadlineExceeded | Self::OtherControllerActive => "Reconcile",
         }
     }
@@ -163,6 +167,7 @@ impl EventReason {
                 | Self::FailedTemplateUpdate
                 | Self::ProtectionShortened
                 | Self::DrainDeadlinePassed
+                | Self::HealingBlocked
                 | Self::ReservationExpired
                 | Self::InvalidSettings
                 | Self::TemplateUnresolved(_)

@@ -1,6 +1,7 @@
 //! The leadership of the pools of one platform: the watches and the workers.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
@@ -15,10 +16,10 @@ use crate::autoscalers::serve_pools;
 use crate::leadership::{Dependencies, LeaderHealth, LeadershipResources};
 use crate::metrics::{LeaderSnapshot, PassResult, WatchResource};
 use crate::pools::context::PoolContext;
+use crate::pools::pool_exporter::{follow_pool_exporter, follows_pool_exporter};
 use crate::pools::preserved::PreservedStorage;
 use crate::pools::reconcile::{reconcile_pool, release_former_machines};
 use crate::pools::watches::{self, start_pool_watches};
-use crate::settings::ControllerSettings;
 
 /// Reconciles all pools of one platform until `stop`, and finishes the passes in progress.
 ///
@@ -44,6 +45,15 @@ pub(crate) async fn reconcile_platform<P: Platform>(
 ) {
     let context = Arc::new(shared.pool_context::<P>());
     context.images.on_change({
+        let context = Arc::downgrade(&context);
+        move |pool| {
+            context.upgrade().is_some_and(|context| {
+                watches::wake_pool(&context, pool);
+                true
+            })
+        }
+    });
+    context.disk_sources.on_change({
         let context = Arc::downgrade(&context);
         move |pool| {
             context.upgrade().is_some_and(|context| {
@@ -82,6 +92,10 @@ impl<P: Platform> Controller for PoolContext<P> {
         let mut tasks = start_pool_watches(self);
         let woken = watches::wake_for_sources(self.clone());
         tasks.push(self.leader.env.spawn("changes of objects that templates refer to", woken));
+        if follows_pool_exporter::<P>(self.settings.kubevirt_metrics) {
+            let followed = follow_pool_exporter(self.clone());
+            tasks.push(self.leader.env.spawn("other metrics of KubeVirt pools", followed));
+        }
         tasks
     }
 
@@ -118,7 +132,7 @@ fn live_leader_state<P: Platform>(context: &PoolContext<P>, preserved: &Preserve
     });
     let series = context.pool_counts.series(P::NAME, P::TemplateCopies::LABELS.is_some(), preserved.counts());
     let totals = context.pool_counts.totals();
-    let ControllerSettings { max_pool_series, kubevirt_metrics, .. } = context.settings;
+    let max_pool_series = context.settings.max_pool_series;
     LeaderSnapshot::new(context.queue.state(), totals, series, max_pool_series, cached)
-        .with_kubevirt_names(kubevirt_metrics)
+        .with_kubevirt_names(context.has_kubevirt_names.load(Ordering::Relaxed))
 }

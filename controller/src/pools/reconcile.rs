@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use tracing::Instrument;
 use vmpool_engine::failure::PoolFailure;
+use vmpool_engine::healing::count_unhealthy;
 use vmpool_engine::plan::{FinishedDrain, PoolSnapshot};
 use vmpool_engine::scale_up::provisioning::count_provisioning;
 use vmpool_engine::status::{
-    Availability, find_delaying_limit, find_detached_disks, first_start_problem, measure_distance,
+    Availability, describe_blocked_healing, find_delaying_limit, find_detached_disks, first_start_problem,
+    measure_distance,
 };
 use vmpool_engine::{ObservedPool, Plan, compute_status};
 use vmpool_kit::object::object_version;
@@ -35,7 +37,8 @@ use crate::pools::observe::{self, disk_counts, machine_counts};
 use crate::pools::pool_entry::{CachedPool, PoolEntry};
 use crate::pools::pool_key::PoolKey;
 use crate::pools::report::{
-    detached_disk_events, invalid_settings_event, overdue_event, problem_event, report_pass, unresolved_event,
+    blocked_healing_event, detached_disk_events, invalid_settings_event, overdue_event, problem_event,
+    report_pass, unresolved_event,
 };
 use crate::pools::waiting_storage::add_storage_problem;
 
@@ -51,6 +54,7 @@ pub(crate) async fn reconcile_pool<P: Platform>(context: &PoolContext<P>, key: &
         context.states.lock().remove(key);
         context.pool_counts.forget(key);
         context.images.forget(key);
+        context.disk_sources.forget(key);
         context.class_slots.forget(key, context.leader.env.uptime());
         let again = orphans::release_pool_orphans(context, key).await;
         context.metrics.passes.ended(PassResult::Gone);
@@ -119,7 +123,7 @@ async fn run_pool_pass<P: Platform>(
     let result = match &applied {
         AppliedPlan { fenced: true, .. } => PassResult::Fenced,
         AppliedPlan { failed: true, .. } => PassResult::Failed,
-        AppliedPlan { outdated: true, .. } => PassResult::Outdated,
+        AppliedPlan { outdated: true, .. } | AppliedPlan { aged: true, .. } => PassResult::Outdated,
         _ if acted => PassResult::Acted,
         _ => PassResult::Idle,
     };
@@ -158,14 +162,14 @@ async fn without_plan<P: Platform>(
 }
 
 /// The time until the next pass after these writes: the lease was too short, or the state differed from the
-/// plan.
+/// plan, or writes took long.
 fn after_writes(applied: &AppliedPlan, state: &mut PoolMemory) -> Option<Duration> {
-    match (applied.fenced, applied.outdated) {
-        (true, _) => Some(AFTER_FENCE),
-        (false, true) => Some(after_outdated(state)),
-        (false, false) => {
+    match applied {
+        AppliedPlan { fenced: true, .. } => Some(AFTER_FENCE),
+        AppliedPlan { outdated: true, .. } => Some(after_outdated(state)),
+        _ => {
             state.outdated_passes = 0;
-            None
+            applied.aged.then_some(AFTER_OUTDATED)
         }
     }
 }
@@ -190,7 +194,7 @@ async fn publish_pass_result<P: Platform>(
     let distance =
         measure_distance(&ObservedPool::new(snapshot, &pool.facts, &[], settings, &state.memory, &names));
     state.memory.record_distance(distance, snapshot.uptime);
-    let (status, detached, problem, availability, provisioning) = {
+    let (status, detached, problem, availability, provisioning, unhealthy, blocked_healing) = {
         let observed = ObservedPool::new(snapshot, &pool.facts, &[], settings, &state.memory, &names);
         let availability = Availability::of(&observed);
         (
@@ -201,6 +205,8 @@ async fn publish_pass_result<P: Platform>(
             settings.limits_provisioning.then(|| {
                 (count_provisioning(&observed), DelayingLimit::from(find_delaying_limit(&observed)))
             }),
+            count_unhealthy(&observed),
+            describe_blocked_healing(&observed),
         )
     };
     applied.events.extend(detached_disk_events(&pool.facts, detached, &mut state.announced));
@@ -210,7 +216,11 @@ async fn publish_pass_result<P: Platform>(
     if let Some((machines, limit)) = provisioning {
         facts = facts.with_provisioning(machines, limit);
     }
+    if pool.facts.healing.is_some() {
+        facts = facts.with_health(unhealthy, blocked_healing.is_some());
+    }
     context.pool_counts.record(&PoolKey::of(&pool.facts), facts);
+    applied.events.extend(blocked_healing_event(&pool.facts, blocked_healing, &mut state.announced));
     applied.events.extend(unresolved_event(&pool.facts, &mut state.announced));
     applied.events.extend(invalid_settings_event(&pool.facts, &status, &mut state.announced));
     applied.events.extend(overdue_event(&pool.facts, &status, &mut state.announced));

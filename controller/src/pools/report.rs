@@ -102,11 +102,17 @@ pub(crate) async fn report_pass<P: Platform>(
 }
 
 /// Whether the API server stores no fields of vmpool. A definition of an earlier version of vmpool drops only
-/// the copies, the next number and the standby machines: the other fields are still written.
+/// the copies, the next number, the standby machines and the count of outdated images: the other fields are
+/// still written.
 fn is_pruned(stored: Option<&StatusSummary>, wanted: Option<&StatusSummary>) -> bool {
     let of_first_version = |summary: Option<&StatusSummary>| {
-        let standby = StandbyCounts::default();
-        Some(StatusSummary { used_copies: Arc::default(), next_number: None, standby, ..summary?.clone() })
+        Some(StatusSummary {
+            used_copies: Arc::default(),
+            next_number: None,
+            standby: StandbyCounts::default(),
+            image_outdated: 0,
+            ..summary?.clone()
+        })
     };
     of_first_version(stored) != of_first_version(wanted)
 }
@@ -189,6 +195,23 @@ pub(crate) fn invalid_settings_event(
         return None;
     }
     Some(PoolEvent { reason: EventReason::InvalidSettings, name: pool.id.name.to_string(), note })
+}
+
+/// The event about healing that replaces no further machine. It is reported once until healing goes on, also
+/// if the leader changes.
+pub(crate) fn blocked_healing_event(
+    pool: &Pool,
+    message: Option<String>,
+    announced: &mut AnnouncedProblems,
+) -> Option<PoolEvent> {
+    let is_new = announced.blocked_healing.announce_one(message.as_ref().map(|_| ()));
+    let note = message.filter(|_| is_new)?;
+    if is_published(pool, |condition| {
+        condition.is(ConditionType::HealingBlocked) && condition.status == "True"
+    }) {
+        return None;
+    }
+    Some(PoolEvent { reason: EventReason::HealingBlocked, name: pool.id.name.to_string(), note })
 }
 
 /// The event about a pool that has made no progress until its deadline, with the causes at that time. It is

@@ -19,11 +19,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
 use kube::api::ListParams;
 use serde_json::json;
+use vmpool_engine::image_refresh::{DiskContents, ImageRefresh};
 use vmpool_engine::limits::shorten_message;
 use vmpool_engine::model::{CurrentRevision, RequestedRevision, ScaleDownPolicy};
 use vmpool_engine::revisions::{HELD, ResolvedRevision, RevisionId};
 use vmpool_engine::{Pool, PoolAction};
-use vmpool_platforms::{CopyComparison, Disks, Platform, RevisionObjects as _, TemplateCopies as _, Text};
+use vmpool_platforms::{
+    CopyComparison, DiskSources as _, Disks, Platform, RevisionObjects as _, TemplateCopies as _, Text,
+};
 
 use crate::pools::context::PoolContext;
 use crate::pools::live::ReadError;
@@ -175,10 +178,21 @@ pub(crate) async fn resolve_pool_revision<P: Platform>(
     }
     facts.invalid_settings.extend(unknown);
     facts.images = context.images.blocker(&PoolKey::of(facts), &P::template(&pool.object));
+    facts.disk_contents = find_disk_contents(context, pool);
     if let Some(content) = content {
         use_disks_of::<P>(facts, &content);
     }
     Ok(resolved)
+}
+
+/// What the sources of the disks of a pool lead to, if the pool follows them.
+fn find_disk_contents<P: Platform>(context: &PoolContext<P>, pool: &CachedPool<P>) -> DiskContents {
+    let key = PoolKey::of(&pool.facts);
+    if pool.facts.image_refresh == ImageRefresh::Off || context.disk_sources.settings().is_none() {
+        context.disk_sources.forget(&key);
+        return DiskContents::new();
+    }
+    context.disk_sources.find_contents(&key, P::DiskSources::named(&pool.object))
 }
 
 /// Makes the disk templates those of a stored revision with this content. If a disk template of it was

@@ -14,6 +14,7 @@ use crate::leadership::LeadershipResources;
 use crate::metrics::PlatformState;
 use crate::platform_state::ShownState;
 use crate::pools::definitions::served_definitions;
+use crate::pools::disk_source_watches;
 use crate::pools::lead::reconcile_platform;
 use crate::pools::other_controller::{self, OtherControllerState};
 use crate::pools::preserved_watches;
@@ -76,6 +77,7 @@ async fn lead_while_alone<P: Platform>(
     stop: CancellationToken,
 ) {
     let _sources = source_watches::watch_sources::<P>(shared, known);
+    let _disk_sources = disk_source_watches::watch_disk_sources::<P>(shared, known);
     let _preserved = preserved_watches::watch_preserved_storage::<P>(shared, known);
     let (sender, state) = watch::channel(OtherControllerState::Off);
     let mut observer = None;

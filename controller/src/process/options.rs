@@ -3,6 +3,7 @@
 mod images;
 mod platforms;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::Parser;
@@ -14,7 +15,7 @@ use vmpool_runtime::args::{ArgsError, GateArgs, InstancetypeMode, LeaseArgs, Pro
 pub use self::images::{ImageArgs, ImageArgsError};
 pub use self::platforms::PlatformChoice;
 use self::platforms::platform_parser;
-use crate::settings::{ControllerSettings, KubevirtConditions};
+use crate::settings::{ControllerSettings, ImageRefreshSettings, KubevirtConditions, KubevirtMetrics};
 
 /// The maximum of `--slow-write-deadline`. The client closes a connection without data after
 /// [`vmpool_runtime::client::READ_TIMEOUT`].
@@ -107,16 +108,36 @@ pub struct ControllerArgs {
     )]
     pub max_provisioning_per_storage_class: usize,
 
+    /// Namespaces whose images and claims pools of other namespaces follow, with commas. It requires the
+    /// feature gate ImageRefresh.
+    #[arg(
+        long,
+        env = "VMPOOL_IMAGE_NAMESPACES",
+        value_delimiter = ',',
+        // A list of values is otherwise extended by a repeated flag.
+        action = clap::ArgAction::Set,
+        value_name = "NAMESPACES"
+    )]
+    pub image_namespaces: Vec<String>,
+
     /// Maximum number of pools with metrics of their own, which have the labels `namespace`, `pool` and
     /// `platform`. All other pools are summed in one series, in which these labels are `(others)`. With 0, no
     /// metric names a pool.
     #[arg(long, env = "VMPOOL_MAX_POOL_SERIES", default_value_t = 1000, value_name = "COUNT")]
     pub max_pool_series: usize,
 
-    /// Export metrics of KubeVirt pools under the names of KubeVirt, too: `kubevirt_vmpool_*`. Use it only if
-    /// no other program exports these names, because dashboards would count each pool twice.
-    #[arg(long, env = "VMPOOL_KUBEVIRT_METRICS")]
-    pub kubevirt_metrics: bool,
+    /// Whether KubeVirt pools have metrics under the names of KubeVirt, too: `kubevirt_vmpool_*`. With auto,
+    /// they do unless a ClusterRole shows that KubeVirt's observability controller exports these names,
+    /// because dashboards would count each pool twice.
+    #[arg(
+        long,
+        env = "VMPOOL_KUBEVIRT_METRICS",
+        value_enum,
+        default_value_t,
+        ignore_case = true,
+        value_name = "POLICY"
+    )]
+    pub kubevirt_metrics: KubevirtMetrics,
 
     /// Whether KubeVirt pools have the conditions Ready, Reconciling and Stalled. With auto, they do if the
     /// definition of pools is that of vmpool. Clients of KubeVirt's own definition expect only its two
@@ -224,6 +245,9 @@ pub enum ControllerArgsError {
     /// The limit of storage classes is set, and its gate is off.
     #[error("--max-provisioning-per-storage-class requires the feature gate ProvisioningLimit")]
     ClassLimitWithoutGate,
+    /// Namespaces of images are set, and their gate is off.
+    #[error("--image-namespaces requires the feature gate ImageRefresh")]
+    ImageNamespacesWithoutGate,
     /// A flag of disk images is invalid.
     #[error(transparent)]
     Images(#[from] ImageArgsError),
@@ -237,6 +261,22 @@ impl ControllerArgs {
     pub fn platforms(&self) -> Vec<PlatformName> {
         let is_chosen = |name: &PlatformName| self.platforms.iter().any(|choice| choice.includes(*name));
         PlatformName::ALL.into_iter().filter(is_chosen).collect()
+    }
+
+    /// The settings of image refresh; `None` if its feature gate is off.
+    ///
+    /// # Errors
+    /// The namespaces are set without the gate, or the gates are invalid.
+    pub fn image_refresh(&self) -> Result<Option<ImageRefreshSettings>, ControllerArgsError> {
+        let named = self.image_namespaces.iter().filter(|namespace| !namespace.is_empty());
+        let namespaces: BTreeSet<String> = named.cloned().collect();
+        if self.gates.gates()?.enabled(Feature::ImageRefresh) {
+            Ok(Some(ImageRefreshSettings { namespaces }))
+        } else if namespaces.is_empty() {
+            Ok(None)
+        } else {
+            Err(ControllerArgsError::ImageNamespacesWithoutGate)
+        }
     }
 
     /// The validated settings.

@@ -53,6 +53,7 @@ pub async fn run_controller(
 ) -> Result<(), ControllerRunError> {
     let gates = options.gates.gates().map_err(ControllerArgsError::from)?;
     let mut settings = options.settings()?;
+    let image_refresh = options.image_refresh()?;
     settings.autoscales = gates.enabled(Feature::PoolAutoscaler);
     let mut images = options.images.settings().map_err(ControllerArgsError::from)?;
     images.wrappers = gates.enabled(Feature::MachineWrapper);
@@ -112,6 +113,7 @@ pub async fn run_controller(
         settings,
         metrics: metrics.clone(),
         images: reconciles_images.then_some(images),
+        image_refresh,
     };
 
     let leader_health = LeaderHealth::default();

@@ -18,7 +18,7 @@ use crate::metrics::ControllerMetrics;
 use crate::pools::lead::lead_platform;
 use crate::process::options::PlatformName;
 use crate::process::platforms::lead_all;
-use crate::settings::ControllerSettings;
+use crate::settings::{ControllerSettings, ImageRefreshSettings};
 
 /// The manifest of a pool of machines with a root disk each.
 pub(crate) fn pool_manifest(name: &str, replicas: usize) -> Value {
@@ -58,6 +58,7 @@ pub(crate) struct LeaderWorld {
     pub(crate) stop: CancellationToken,
     /// Settings of disk images, if the leader reconciles them.
     pub(crate) images: Option<ImageSettings>,
+    pub(crate) image_refresh: Option<ImageRefreshSettings>,
     leader: Option<Task>,
 }
 
@@ -75,6 +76,7 @@ impl LeaderWorld {
             settings: ControllerSettings::default(),
             stop: CancellationToken::new(),
             images: None,
+            image_refresh: None,
             leader: None,
         }
     }
@@ -119,6 +121,7 @@ impl LeaderWorld {
             settings: self.settings,
             metrics: self.metrics.clone(),
             images: self.images.clone(),
+            image_refresh: self.image_refresh.clone(),
         }
     }
 

@@ -38,6 +38,8 @@ pub struct MachineToRemove {
 pub enum ClientRequestEvent {
     /// The request was sent: it may take effect from now on.
     Sent(Vec<MachineToRemove>),
+    /// As [`ClientRequestEvent::Sent`], for a removal that does not wait for hooks.
+    SentUndrained(Vec<MachineToRemove>),
     /// The request was rejected: it has no effect.
     Rejected(Vec<MachineToRemove>, String),
     /// The removal succeeded.

@@ -246,5 +246,6 @@ fn entry(served: &HandledRequest) -> AuditEntry {
         } else {
             Value::Null
         },
+        notes: BTreeMap::new(),
     }
 }

@@ -76,7 +76,7 @@ impl AggregatedClaimClient {
                 RepeatedRequestProgress::Sent => {
                     record(ClientRequestEvent::ReleaseSent(release.clone()));
                     if removes {
-                        record(ClientRequestEvent::Sent(targets.clone()));
+                        record(ClientRequestEvent::SentUndrained(targets.clone()));
                     }
                 }
                 RepeatedRequestProgress::Succeeded(_) if removes => {

@@ -1,4 +1,4 @@
-//! Every single fault at every position of short scenarios: eleven of pools of both platforms, and with
+//! Every single fault at every position of short scenarios: 16 of pools of both platforms, and with
 //! KubeVirt eleven that only its pools have, and four of disk images.
 
 use serde_json::{Value, json};
@@ -9,9 +9,11 @@ use crate::claim_client::ClaimParameters;
 use crate::fault::{ReadFault, WriteFault};
 use crate::manifest::resources_of_platform;
 use crate::operation::{RemovalOperation, ScheduleOperation};
+use crate::operation_health::HealthOperation;
 use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
+use crate::operation_recycling::RecyclingOperation;
 use crate::operation_standby::StandbyOperation;
 use crate::operation_tenant::{Forgery, TenantOperation};
 use crate::schedule::{Schedule, ScheduleResult};
@@ -110,6 +112,38 @@ pub fn all_scenarios(platform: TestedPlatform) -> Vec<FaultScenario> {
                 ScheduleOperation::Standby(StandbyOperation::SetReplicas(1, false)),
             ],
             ScheduleOperation::Scale(2),
+        ),
+        scenario(
+            "a node lost",
+            vec![
+                ScheduleOperation::CreatePool(2, "Explicit", ephemeral_disk()),
+                ScheduleOperation::Health(HealthOperation::SetHealing(true)),
+            ],
+            ScheduleOperation::Health(HealthOperation::LoseNode(0)),
+        ),
+        scenario(
+            "a requested replacement",
+            vec![
+                ScheduleOperation::CreatePool(2, "Explicit", ephemeral_disk()),
+                ScheduleOperation::Recycling(RecyclingOperation::Request(0)),
+            ],
+            ScheduleOperation::Recycling(RecyclingOperation::Request(1)),
+        ),
+        scenario(
+            "a drained replacement",
+            vec![
+                ScheduleOperation::CreatePool(2, "NewestFirst", ephemeral_disk()),
+                ScheduleOperation::Protection(ProtectionOperation::SetHook(0)),
+            ],
+            ScheduleOperation::Recycling(RecyclingOperation::Request(0)),
+        ),
+        scenario(
+            "a machine after its last claim",
+            vec![
+                ScheduleOperation::CreatePool(2, "NewestFirst", ephemeral_disk()),
+                ScheduleOperation::Recycling(RecyclingOperation::LimitClaims(1)),
+            ],
+            claim(10),
         ),
         scenario(
             "removal by name",

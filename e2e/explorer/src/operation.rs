@@ -11,9 +11,11 @@ use crate::attempt::MachineToRemove;
 use crate::edits;
 use crate::instance::SimulatedProgram;
 use crate::manifest::POOL;
+use crate::operation_health::HealthOperation;
 use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
+use crate::operation_recycling::RecyclingOperation;
 use crate::operation_standby::StandbyOperation;
 use crate::operation_tenant::TenantOperation;
 use crate::requests::{choose_object, delete_selected_object, patch_machine, patch_pool_spec};
@@ -92,6 +94,10 @@ pub enum ScheduleOperation {
     KubeVirt(KubeVirtOperation),
     /// An operation about protection and claims.
     Protection(ProtectionOperation),
+    /// An operation about healing and lost nodes.
+    Health(HealthOperation),
+    /// An operation about the replacement of machines.
+    Recycling(RecyclingOperation),
     /// An operation about standby machines.
     Standby(StandbyOperation),
     /// An operation about disk images and wrappers.
@@ -210,6 +216,8 @@ impl ScheduleOperation {
             Self::SendBookmarks => world.server.bookmark(),
             Self::KubeVirt(operation) => operation.perform(world).await,
             Self::Protection(operation) => operation.perform(world).await,
+            Self::Health(operation) => operation.perform(world).await,
+            Self::Recycling(operation) => operation.perform(world).await,
             Self::Standby(operation) => operation.perform(world).await,
             Self::Image(operation) => operation.perform(world).await,
             Self::Tenant(operation) => operation.perform(world).await,

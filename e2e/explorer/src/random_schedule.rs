@@ -8,9 +8,11 @@ use crate::admission_policy::AdmissionPolicyEffect;
 use crate::claim_client::ClaimParameters;
 use crate::manifest_kubevirt::TypeSource;
 use crate::operation::{RemovalOperation, ScheduleOperation};
+use crate::operation_health::HealthOperation;
 use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
+use crate::operation_recycling::RecyclingOperation;
 use crate::operation_standby::StandbyOperation;
 use crate::operation_tenant::{Forgery, TenantOperation};
 use crate::schedule::Schedule;
@@ -85,6 +87,18 @@ const WITH_STANDBY: u64 = 250;
 /// In these, this many of 1000 operations concern standby machines.
 const STANDBY_OPERATIONS: u64 = 150;
 
+/// Of 1000 schedules without images, this many have a pool with healing, and lose nodes.
+const WITH_LOST_NODES: u64 = 250;
+/// Of 1000 schedules, this many recycle machines.
+const WITH_RECYCLING: u64 = 250;
+/// Length of the pause in milliseconds after which machines are too old.
+const LIFETIME: u64 = 601_000;
+
+/// Of 1000 schedules of DVP, this many have a pool whose image gets other content.
+const WITH_IMAGE_REFRESH: u64 = 150;
+/// Length of the pause in milliseconds after which the content of an image counts.
+const SETTLING: u64 = 61_000;
+
 /// Of 1000 schedules, this many have a tenant of another namespace that forges references to the pool.
 const WITH_TENANT: u64 = 250;
 
@@ -122,6 +136,7 @@ impl Schedule {
             instancetypes: instancetypes(platform, seed),
             provisioning_limit: provisioning_limit(seed),
             standby: initial_standby(seed),
+            image_refresh: has_image_refresh(platform, seed),
         };
         let mut steps = vec![(random.number(0..=2000), first(&random, platform))];
         if options.images {
@@ -158,7 +173,12 @@ impl Schedule {
         if options.instancetypes == Some(TypeSource::Claim) {
             with_claim(seed, &mut steps);
         }
+        with_recycling(seed, &mut steps);
+        if options.image_refresh {
+            with_image_refresh(seed, &mut steps);
+        }
         with_slow_admission(seed, &mut steps);
+        with_lost_nodes(&options, &mut steps);
         Self { options, steps, ..Self::default() }
     }
 }
@@ -175,6 +195,29 @@ fn with_slow_admission(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     steps.insert(until, (random.number(0..=60_000), ScheduleOperation::SlowAdmission(0)));
     let seconds = *random.one(&[10, 20, 30]).unwrap_or(&30);
     steps.insert(from, (0, ScheduleOperation::SlowAdmission(seconds)));
+}
+
+/// Turns healing on, and loses nodes. Decided apart from the other decisions, so that the other steps stay
+/// the same. An image may take longer to import than healing waits.
+fn with_lost_nodes(options: &SimulatedWorldOptions, steps: &mut Vec<(u64, ScheduleOperation)>) {
+    let random = SeededRandom::new(options.seed ^ 0x4ea1);
+    if options.images || !random.per_mille(WITH_LOST_NODES) {
+        return;
+    }
+    steps.insert(1, (pause(&random), ScheduleOperation::Health(HealthOperation::SetHealing(true))));
+    for _ in 0..random.number(2..=6) {
+        let at = place(&random, 2, steps);
+        steps.insert(at, (random.number(0..=30_000), lost_node_op(&random)));
+    }
+}
+
+fn lost_node_op(random: &SeededRandom) -> ScheduleOperation {
+    ScheduleOperation::Health(match random.number(0..=9) {
+        0..=5 => HealthOperation::LoseNode(which(random)),
+        6..=7 => HealthOperation::ReturnNodes,
+        8 => HealthOperation::SetHealing(random.per_mille(700)),
+        _ => return ScheduleOperation::DeleteMachine(which(random)),
+    })
 }
 
 /// Adds admission policies and clients that take machines and disks away from the pool. Decided apart from
@@ -211,6 +254,49 @@ fn with_other_namespace(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     for _ in 0..random.number(3..=9) {
         let at = place(&random, 1, steps);
         steps.insert(at, (pause(&random), ScheduleOperation::Image(other_namespace_op(&random))));
+    }
+}
+
+/// Adds steps in which users request the replacement of machines, and limit their age and their claims.
+/// Decided apart from the other decisions, so that the other steps stay the same.
+fn with_recycling(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
+    let random = SeededRandom::new(seed ^ 0x2ec7);
+    if !random.per_mille(WITH_RECYCLING) {
+        return;
+    }
+    for _ in 0..random.number(2..=8) {
+        let at = place(&random, 1, steps);
+        let operation = recycling_op(&random);
+        let ages = operation == RecyclingOperation::LimitLifetime && random.per_mille(500);
+        let pause = if ages { LIFETIME } else { pause(&random) };
+        steps.insert(at, (pause, ScheduleOperation::Recycling(operation)));
+    }
+}
+
+fn has_image_refresh(platform: TestedPlatform, seed: u64) -> bool {
+    platform == TestedPlatform::Dvp && SeededRandom::new(seed ^ 0x13a6).per_mille(WITH_IMAGE_REFRESH)
+}
+
+/// Adds changes of the image that the pool follows. Decided apart from the other decisions, so that the other
+/// steps stay the same.
+fn with_image_refresh(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
+    let random = SeededRandom::new(seed ^ 0x13a7);
+    let first = place(&random, 1, steps);
+    steps.insert(first, (0, ScheduleOperation::Recycling(RecyclingOperation::FollowImage)));
+    for _ in 0..random.number(1..=4) {
+        let at = place(&random, first + 1, steps);
+        let pause = if random.per_mille(600) { SETTLING } else { pause(&random) };
+        steps.insert(at, (pause, ScheduleOperation::Recycling(RecyclingOperation::ReplaceImage)));
+    }
+}
+
+fn recycling_op(random: &SeededRandom) -> RecyclingOperation {
+    match random.number(0..=15) {
+        0..=7 => RecyclingOperation::Request(which(random)),
+        8..=9 => RecyclingOperation::Withdraw(which(random)),
+        10..=11 => RecyclingOperation::LimitLifetime,
+        12..=14 => RecyclingOperation::LimitClaims(if random.per_mille(500) { 1 } else { 2 }),
+        _ => RecyclingOperation::RemoveLimits,
     }
 }
 

@@ -52,6 +52,9 @@ impl AggregatedRemovalClient {
         request
             .repeat_until_known(|progress| match progress {
                 RepeatedRequestProgress::Sent | RepeatedRequestProgress::Succeeded(_) if dry_run => {}
+                RepeatedRequestProgress::Sent if forced => {
+                    record(ClientRequestEvent::SentUndrained(targets.clone()));
+                }
                 RepeatedRequestProgress::Sent => record(ClientRequestEvent::Sent(targets.clone())),
                 RepeatedRequestProgress::Succeeded(_) => {
                     record(ClientRequestEvent::Succeeded(targets.clone()));

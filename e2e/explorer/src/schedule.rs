@@ -11,11 +11,15 @@ use crate::checks::{SETTLED_AFTER, creates_machines, invariant_violations, settl
 use crate::checks_images::without_evidence;
 use crate::fault::{InjectedFaults, ReadFault, WriteFault};
 use crate::operation::ScheduleOperation;
+use crate::operation_health::{machines_of_lost_nodes, return_nodes};
 use crate::webhook::WebhookState;
 use crate::world::{SimulatedWorld, SimulatedWorldOptions};
 
 /// Longest time until a world must have settled after the last fault.
 const TIMEOUT: Duration = Duration::from_mins(20);
+
+/// How long nodes that are lost at the end of a schedule stay lost without other faults.
+const NODES_LOST_FOR: Duration = Duration::from_mins(1);
 
 /// The steps of a run. Each time is in milliseconds after the previous step.
 #[derive(Clone, Debug, Default)]
@@ -120,6 +124,11 @@ async fn settle(world: &mut SimulatedWorld) -> Vec<String> {
         injector.admission = Duration::ZERO;
         injector.injected.read_faults.iter().any(|(_, read_fault)| *read_fault == ReadFault::Hang)
     };
+    if !machines_of_lost_nodes(world).is_empty() {
+        // Healing replaces their machines first.
+        world.advance(NODES_LOST_FOR).await;
+        return_nodes(world).await;
+    }
     let begun = world.now();
     // The sender of a request without response waits for this long.
     let patience = if hanging { READ_TIMEOUT } else { Duration::ZERO };

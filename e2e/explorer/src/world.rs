@@ -3,6 +3,7 @@
 
 mod processes;
 mod record;
+mod stored;
 mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +49,14 @@ pub const TENANT: &str = "tenant";
 /// How long after the end of a protection all controllers know that it has ended.
 const LATEST_CLOCK: Duration = Duration::from_mins(2);
 
+/// For how long a controller may not know that a machine is not ready. Schedules interrupt watches and
+/// replace leaders.
+const HEALTH_UNSEEN_FOR: SignedDuration = SignedDuration::from_mins(2);
+
+/// How far time advances at most until the platform acts and changes are recorded. A process that has just
+/// started waits for times that the clock does not know yet.
+const LONGEST_STRIDE: Duration = Duration::from_secs(1);
+
 /// The front proxy's CA. It is generated once, because no check depends on its content.
 static FRONT_PROXY: LazyLock<Value> =
     LazyLock::new(|| aggregation::authentication_config_map().expect("a certificate can be generated"));
@@ -84,6 +93,8 @@ pub struct SimulatedWorldOptions {
     pub provisioning_limit: usize,
     /// How many standby machines the pool has at first. With 0, no operation concerns them.
     pub standby: usize,
+    /// Whether the controllers follow the images of pools. Only with DVP.
+    pub image_refresh: bool,
 }
 
 /// A cluster in memory.
@@ -154,6 +165,22 @@ pub struct SimulatedWorld {
 impl SimulatedWorld {
     /// A cluster whose processes have started. `idle` belongs to the runtime of the world.
     pub async fn new(options: SimulatedWorldOptions, idle: Idle, telling: bool) -> Self {
+        let mut world = Self::without_programs(options, idle, telling);
+        world.create_initial_objects().await;
+        world.start_programs();
+        world
+    }
+
+    fn start_programs(&mut self) {
+        for _ in 0..self.options.controllers {
+            self.start(SimulatedProgram::Controller);
+        }
+        for _ in 0..self.options.apiservers {
+            self.start(SimulatedProgram::Apiserver);
+        }
+    }
+
+    fn without_programs(options: SimulatedWorldOptions, idle: Idle, telling: bool) -> Self {
         let clock = ManualClock::of(idle);
         let env = test_env(&clock, options.seed ^ 0x5eed);
         let all = vmpool_model::platform_resources();
@@ -186,9 +213,13 @@ impl SimulatedWorld {
         let random = SeededRandom::new(options.seed);
         let (start, evaluation) = (random.number(20..=400), random.number(5..=200));
         let platform = PlatformSimulation::new(options.platform, &server, options.seed, start, evaluation);
-        let mut world = Self {
+        Self {
             platform,
-            user_actions: UserActions { limits_provisioning: true, ..UserActions::default() },
+            user_actions: UserActions {
+                limits_provisioning: true,
+                health_unseen_for: HEALTH_UNSEEN_FOR,
+                ..UserActions::default()
+            },
             some_may_not_run: false,
             deleted_disks: BTreeSet::new(),
             former_leader_resumed: false,
@@ -223,15 +254,7 @@ impl SimulatedWorld {
             random,
             clock,
             server,
-        };
-        world.create_initial_objects().await;
-        for _ in 0..options.controllers {
-            world.start(SimulatedProgram::Controller);
         }
-        for _ in 0..options.apiservers {
-            world.start(SimulatedProgram::Apiserver);
-        }
-        world
     }
 
     /// Creates the objects that exist before the scenario.
@@ -270,9 +293,24 @@ impl SimulatedWorld {
             }
             _ = self.do_as_user(&call).await;
         }
-        if self.options.platform == TestedPlatform::KubeVirt {
-            return;
+        if self.options.platform == TestedPlatform::Dvp {
+            self.complete_image().await;
         }
+    }
+
+    /// A user deletes the image of the pool, and creates it with other content.
+    pub(crate) async fn replace_image(&mut self) {
+        for verb in [Verb::Delete, Verb::Create] {
+            let body = if verb == Verb::Create { cluster_image_object() } else { Value::Null };
+            let mut call = self.call(verb, "clustervirtualimages", "alpine", "", body);
+            call.namespace.clear();
+            _ = self.do_as_user(&call).await;
+        }
+        self.complete_image().await;
+    }
+
+    /// The platform has imported the image of the pool.
+    async fn complete_image(&mut self) {
         let ready = json!({ "phase": "Ready", "cdrom": false, "size": { "unpackedBytes": "2097152" } });
         let patch = json!({ "status": ready });
         let call =
@@ -353,7 +391,7 @@ impl SimulatedWorld {
             self.next_garbage.map(left),
             Some(left(until)),
         ];
-        let stride = next.into_iter().flatten().min().unwrap_or_default();
+        let stride = next.into_iter().flatten().min().unwrap_or_default().min(LONGEST_STRIDE);
         self.clock.advance(stride.max(Duration::from_millis(1))).await;
         self.platform.step().await;
         self.collect_garbage();

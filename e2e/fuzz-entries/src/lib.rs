@@ -9,6 +9,7 @@
 
 #![expect(clippy::missing_panics_doc, reason = "each entry panics if what it asserts does not hold")]
 
+mod autoscalers;
 mod documents;
 mod objects;
 mod reviews;
@@ -16,6 +17,7 @@ pub mod seeds;
 mod texts;
 mod urls;
 
+pub use autoscalers::{decode_autoscaler, parse_waiting_claims};
 pub use documents::{expand_instance_type, merge_template, split_list};
 pub use objects::{decode_disk, decode_machine, decode_pool};
 pub use reviews::review_pool;
@@ -43,4 +45,6 @@ pub const FUZZ_TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "template", run: merge_template },
     FuzzTarget { name: "review", run: review_pool },
     FuzzTarget { name: "url", run: check_url },
+    FuzzTarget { name: "autoscaler", run: decode_autoscaler },
+    FuzzTarget { name: "waiting_claims", run: parse_waiting_claims },
 ];

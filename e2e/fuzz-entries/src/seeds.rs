@@ -64,6 +64,15 @@ const URLS: &[&str] = &[
     "https://images.example.com.evil.example/a",
 ];
 
+/// Waiting claims: none, valid, ended and unreadable ones; and a recorded demand.
+const WAITING_CLAIMS: &[&str] = &[
+    "",
+    "{}",
+    r#"{"00112233445566ff.00112233445566778899aabbccddeeff":1800000020}"#,
+    r#"{"00112233445566ff.00112233445566778899aabbccddeeff":1700000000,"x.y":1800000020,"":null}"#,
+    r#"[{"at":"2026-11-27T08:00:00Z","durationSeconds":1800}]"#,
+];
+
 /// The samples of each fuzz target.
 #[derive(Debug)]
 pub struct Seeds {
@@ -108,6 +117,8 @@ impl Seeds {
             "template" => documents(self.template_changes()),
             "review" => documents(self.reviews()),
             "url" => texts(URLS),
+            "autoscaler" => documents(self.of_kinds(&["PoolAutoscaler"])),
+            "waiting_claims" => texts(WAITING_CLAIMS),
             _ => Vec::new(),
         }
     }

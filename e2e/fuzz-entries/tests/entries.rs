@@ -104,7 +104,9 @@ fn every_entry_returns_for_its_samples_and_for_changed_ones(
         "instance_type",
         "template",
         "review",
-        "url"
+        "url",
+        "autoscaler",
+        "waiting_claims"
     )]
     name: &str,
 ) {

@@ -65,6 +65,11 @@ pub fn feature_definitions() -> [PathBuf; 2] {
     ["diskimage", "instancetype"].map(|folder| workspace_root().join("api/crds").join(folder))
 }
 
+/// The CRD of PoolAutoscalers.
+pub fn autoscaler_definitions() -> PathBuf {
+    workspace_root().join("api/crds/autoscaler")
+}
+
 /// A cluster prepared for pools. Controllers are started separately.
 pub struct ClusterInstallation {
     // Fields are dropped in this order: the programs stop before their API server.

@@ -4,10 +4,10 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::protection::restarts_machine;
-use super::timeline::{Timeline, accepted_at};
+use super::held_machines::{MachineHold, find_disturbed_machines, is_pool_deleted};
+use super::timeline::DesiredState;
 use super::{UserActions, Violation};
-use crate::object::{JsonObject, TestedKind};
+use crate::object::JsonObject;
 use crate::recorder::RecordedHistory;
 
 /// Prefix of the annotations that are hooks.
@@ -18,51 +18,30 @@ const MARK: &str = "vmpool.dev/draining";
 /// Running machines that were removed or restarted while a hook held them, although neither a forced removal
 /// nor a user removed them.
 pub fn check_draining(history: &RecordedHistory, actions: &UserActions) -> Vec<Violation> {
-    let mut timeline = Timeline::default();
-    let mut found = Vec::new();
-    history.replay(|before, change| {
-        timeline.observe(change);
-        if change.kind != TestedKind::Machine {
-            return;
-        }
-        let Some(former) = before.get(TestedKind::Machine, change.object.uid()) else { return };
-        // A standby machine takes no work, so it does not drain.
-        let is_active = !former.is_terminating() && !former.is_standby();
-        let is_machine = is_active && !former.owner_uid().is_empty();
-        if !(is_machine && is_held_by_hook(former, change.at, actions)) {
-            return;
-        }
-        let leaves = change.removed || change.object.is_terminating();
-        let stamp = change.object.text("/metadata/deletionTimestamp");
-        let at = accepted_at(change.at, stamp);
-        let what = if leaves && !may_leave_undrained(former, at, &timeline, actions) {
-            "removed"
-        } else if !leaves && restarts_machine(former, &change.object) {
-            "restarted"
-        } else {
-            return;
-        };
-        let (name, revision) = (former.name(), change.revision);
-        let what = format!("machine {name} was {what} at revision {revision}, and a hook held it");
-        found.push(Violation { invariant: "I19", what });
-    });
-    found
+    find_disturbed_machines(history, &HookHold(actions))
 }
 
-/// Whether a user deleted the machine or its pool, or a forced removal names it.
-fn may_leave_undrained(
-    machine: &JsonObject,
-    at: Timestamp,
-    timeline: &Timeline,
-    actions: &UserActions,
-) -> bool {
-    let uid = machine.uid();
-    let states = timeline.readable_states(machine.owner_uid(), at);
-    let pool_is_deleted = states.is_empty() || states.iter().any(|state| state.terminating);
-    let drains = states.iter().any(|state| state.record.accepted.contains(uid))
-        && states.iter().all(|state| !state.record.forced.contains(uid));
-    let is_requested = actions.removal_requests.contains_key(uid);
-    actions.deleted.contains(uid) || pool_is_deleted || is_requested && !drains
+struct HookHold<'a>(&'a UserActions);
+
+impl MachineHold for HookHold<'_> {
+    const INVARIANT: &'static str = "I19";
+
+    fn holds(&self, machine: &JsonObject, at: Timestamp) -> bool {
+        // A standby machine takes no work, so it does not drain.
+        !machine.is_standby() && is_held_by_hook(machine, at, self.0)
+    }
+    /// A user deleted the machine or its pool, or a forced removal names it.
+    fn may_be_removed(&self, machine: &JsonObject, states: &[&DesiredState]) -> bool {
+        let uid = machine.uid();
+        let drains = !self.0.undrained_removals.contains(uid)
+            && states.iter().any(|state| state.record.accepted.contains(uid))
+            && states.iter().all(|state| !state.record.forced.contains(uid));
+        let is_requested = self.0.removal_requests.contains_key(uid);
+        self.0.deleted.contains(uid) || is_pool_deleted(states) || is_requested && !drains
+    }
+    fn describe_hold(&self, _: &JsonObject) -> String {
+        "a hook held it".to_owned()
+    }
 }
 
 /// Whether the guest of the machine runs, a hook is not released, and the deadline has not passed for any
@@ -90,6 +69,11 @@ pub fn drain_deadline(machine: &JsonObject) -> Option<Timestamp> {
 fn drain_mark(machine: &JsonObject) -> Value {
     let mark = machine.annotation(MARK).and_then(|text| serde_json::from_str(text).ok());
     mark.unwrap_or_default()
+}
+
+/// Whether the machine has a hook, released or not.
+pub(super) fn has_hooks(machine: &JsonObject) -> bool {
+    hook_values(machine).next().is_some()
 }
 
 /// The values of the hooks.

@@ -2,15 +2,15 @@
 //!
 //! | invariant | check | needs |
 //! | --- | --- | --- |
-//! | I1 no machine is removed unless it is a target or surplus | [`removal`] | history |
+//! | I1 no machine is removed unless it is a target or surplus, or is replaced | [`removal`] | history |
 //! | I2 machines never exceed what any reader could still see as desired | [`machine_count`] | history |
 //! | I3 a disk is mounted by one machine at a time | the simulator records it; `World::check`  reads it | |
 //! | I3 no two machines refer to one disk for long | [`shared_disks`] | state |
 //! | I4 foreign objects are left alone, referenced disks are not deleted | [`foreign_objects`] | history, audit log |
 //! | I4 preserved storage of KubeVirt machines outlives them | [`preserved_storage`] | history |
-//! | I5 an Explicit pool loses only targets of a targeted removal | [`removal`] | history |
+//! | I5 an Explicit pool loses only targets of a targeted removal, and replaced machines | [`removal`] | history |
 //! | I6 a targeted removal takes effect exactly once, and affects no other machine | [`targeted_removal`], [`machine_count`], [`removal`] | history |
-//! | I7 the controller never writes `spec.replicas` | [`replica_writes`] | history, audit log |
+//! | I7 in the controller, only autoscalers write `spec.replicas` | [`replica_writes`] | history, audit log |
 //! | I8 in a settled world the status is correct, and there are no writes | [`settled`] | state, audit log |
 //! | I9 nothing remains after a pool is deleted | [`leftovers`], [`finalizers`] | history |
 //! | I10 expired free disks are deleted, except those that are kept | [`disk_collection`] | state |
@@ -20,7 +20,12 @@
 //! | I15 the objects that a pool creates and does not keep are bounded | [`unowned_objects`] | history, audit log |
 //! | I16 a machine is created only while fewer machines provision than the limit allows | [`provisioning`] | history |
 //! | I17 a standby machine is never claimed or selected as a replica, and no active machine becomes one | [`standby`] | history |
+//! | I18 an autoscaler leaves at least the busy machines, and removes by name only unprotected ones of Explicit pools | [`autoscalers`] | history, audit log |
+//! | I19 a machine with hooks is not removed or restarted before they are released | [`draining`] | history |
+//! | I20 healing removes no ready machine, and none while too many are unhealthy | [`removal`] | history |
+//! | I21 replacements make no more machines unavailable than the budget allows | [`replacement_budget`] | history |
 
+pub mod autoscalers;
 pub mod disk_collection;
 pub mod draining;
 pub mod finalizers;
@@ -36,6 +41,7 @@ pub mod protection;
 pub mod provisioning;
 pub mod recorder;
 pub mod removal;
+pub mod replacement_budget;
 pub mod replica_writes;
 pub mod settled;
 pub mod shared_disks;
@@ -43,7 +49,12 @@ pub mod standby;
 pub mod targeted_removal;
 pub mod unowned_objects;
 
+mod disruption_budget;
+mod health;
+mod health_setting;
+mod held_machines;
 mod provisioning_limit;
+mod recycle_limits;
 mod removal_record;
 mod replacement;
 mod timeline;
@@ -68,15 +79,18 @@ pub fn check_history(
     audit: &[AuditEntry],
     controller_user: &str,
 ) -> Vec<Violation> {
+    let actions = &autoscalers::with_removals_by_autoscalers(history, actions, controller_user);
     let mut found = removal::check_machine_removals(history, actions);
     found.extend(protection::check_protection(history, actions));
     found.extend(draining::check_draining(history, actions));
     found.extend(machine_count::check_machine_count(history, actions));
     found.extend(provisioning::check_provisioning(history, actions));
+    found.extend(replacement_budget::check_replacement_budget(history, actions));
     found.extend(standby::check_standby(history));
     found.extend(targeted_removal::check_targeted_removals(history, actions));
     found.extend(foreign_objects::check_foreign_objects(history, actions, audit, controller_user));
-    found.extend(replica_writes::check_replica_writes(history, audit, controller_user));
+    found.extend(autoscalers::check_autoscalers(history, actions, audit, controller_user));
+    found.extend(replica_writes::check_replica_writes(history, actions, audit, controller_user));
     found.extend(preserved_storage::check_preserved_storage(history, actions));
     found.extend(unowned_objects::check_unowned_objects(history, actions, audit, controller_user));
     found

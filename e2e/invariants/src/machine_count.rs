@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::health::count_stuck_machines;
 use super::timeline::{DesiredState, Timeline, accepted_at};
 use super::{UserActions, Violation};
 use crate::object::{JsonObject, TestedKind};
@@ -56,6 +57,8 @@ pub fn check_machine_count(history: &RecordedHistory, actions: &UserActions) -> 
             |machine: &JsonObject| before.get(TestedKind::Pool, pool).is_none_or(|pool| pool.selects(machine));
         let machines = before.active_machines(pool);
         let machines = machines.filter(|machine| selects(machine) && !unseen(machine.uid())).count() + 1;
+        let stuck = count_stuck_machines(before, pool, &states, change.at, actions);
+        let machines = machines - stuck.min(machines - 1);
         let (name, revision) = (change.object.name(), change.revision);
         if !states.is_empty() && states.iter().all(|state| state.paused) && more == 0 {
             let what = format!("machine {name} was added to the paused pool at revision {revision}");

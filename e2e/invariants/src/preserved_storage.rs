@@ -37,7 +37,7 @@ pub fn check_preserved_storage(history: &RecordedHistory, actions: &UserActions)
                     (former.owner_uid(), timeline.readable_states(former.owner_uid(), change.at));
                 if !former.is_terminating()
                     && preserving.get(pool).is_some_and(|always| *always)
-                    && !replacements.allows(former, &states)
+                    && !replacements.allows(former, &states, change.at + actions.clocks_ahead)
                     && !is_released_with_its_storage(former, object)
                     && before.get(TestedKind::Pool, pool).is_some_and(|pool| pool.selects(former))
                     && is_under_control(former, actions)

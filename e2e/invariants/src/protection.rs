@@ -3,10 +3,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::timeline::{Timeline, accepted_at};
+use super::held_machines::{MachineHold, find_disturbed_machines, is_pool_deleted};
+use super::timeline::DesiredState;
 use super::{UserActions, Violation};
-use crate::object::{JsonObject, TestedKind};
-use crate::recorder::{RecordedChange, RecordedHistory, RecordedState};
+use crate::object::JsonObject;
+use crate::recorder::RecordedHistory;
 
 /// The annotation that contains the end of the protection.
 const UNTIL: &str = "vmpool.dev/protected-until";
@@ -16,68 +17,25 @@ const SKEW: SignedDuration = SignedDuration::from_secs(30);
 /// Machines that were removed while they were protected, although neither a request nor a user removed them,
 /// and machines that were restarted while they were protected.
 pub fn check_protection(history: &RecordedHistory, actions: &UserActions) -> Vec<Violation> {
-    let mut timeline = Timeline::default();
-    let mut found = Vec::new();
-    history.replay(|before, change| {
-        timeline.observe(change);
-        if change.kind != TestedKind::Machine {
-            return;
-        }
-        let Some(former) = protected_before(before, change, actions) else { return };
-        let leaves = change.removed || change.object.is_terminating();
-        let what = if leaves && is_removed_by_count(former, change, &timeline, actions) {
-            "removed"
-        } else if !leaves && restarts_machine(former, &change.object) {
-            "restarted"
-        } else {
-            return;
-        };
-        let (name, revision) = (former.name(), change.revision);
-        let until = former.annotation(UNTIL).unwrap_or_default();
-        let what =
-            format!("machine {name} was {what} at revision {revision}, and is protected until {until}");
-        found.push(Violation { invariant: "I12", what });
-    });
-    found
+    find_disturbed_machines(history, &ProtectionHold(actions))
 }
 
-/// The former state of a machine of a pool, if it was protected.
-fn protected_before<'a>(
-    before: &'a RecordedState,
-    change: &RecordedChange,
-    actions: &UserActions,
-) -> Option<&'a JsonObject> {
-    let former = before.get(TestedKind::Machine, change.object.uid())?;
-    // The recorder observes a change after it was committed.
-    let is_machine = !former.is_terminating() && !former.owner_uid().is_empty();
-    (is_machine && is_protected(former, change.at, actions)).then_some(former)
-}
+struct ProtectionHold<'a>(&'a UserActions);
 
-fn is_removed_by_count(
-    former: &JsonObject,
-    change: &RecordedChange,
-    timeline: &Timeline,
-    actions: &UserActions,
-) -> bool {
-    let stamp = change.object.text("/metadata/deletionTimestamp");
-    let states = timeline.readable_states(former.owner_uid(), accepted_at(change.at, stamp));
-    let is_target = states.iter().any(|state| state.record.accepted.contains(former.uid()));
-    let pool_is_deleted = states.is_empty() || states.iter().any(|state| state.terminating);
-    !(is_target || pool_is_deleted || actions.is_removed_by_user(former.uid()))
-}
+impl MachineHold for ProtectionHold<'_> {
+    const INVARIANT: &'static str = "I12";
 
-/// Whether the change restarts a running machine: its spec in effect changes although it restarts by itself,
-/// or a stop is requested.
-pub(super) fn restarts_machine(former: &JsonObject, now: &JsonObject) -> bool {
-    if former.is_kubevirt() {
-        let stops = |machine: &JsonObject| {
-            let requests = machine.at("/status/stateChangeRequests").as_array();
-            requests.into_iter().flatten().any(|request| request["action"] == "Stop")
-        };
-        return stops(now) && !stops(former);
+    fn holds(&self, machine: &JsonObject, at: Timestamp) -> bool {
+        is_protected(machine, at, self.0)
     }
-    let automatic = former.text("/spec/disruptions/restartApprovalMode") == "Automatic";
-    automatic && former.is_running() && former.at("/spec/cpu") != now.at("/spec/cpu")
+    /// A request or a user removed the machine, or its pool is deleted.
+    fn may_be_removed(&self, machine: &JsonObject, states: &[&DesiredState]) -> bool {
+        let is_target = states.iter().any(|state| state.record.accepted.contains(machine.uid()));
+        is_target || is_pool_deleted(states) || self.0.is_removed_by_user(machine.uid())
+    }
+    fn describe_hold(&self, machine: &JsonObject) -> String {
+        format!("is protected until {}", machine.annotation(UNTIL).unwrap_or_default())
+    }
 }
 
 /// When the protection of a machine ends; `None` if there is none, or if the annotation cannot be read.

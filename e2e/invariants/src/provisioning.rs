@@ -10,7 +10,7 @@ use super::{UserActions, Violation};
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::{RecordedHistory, RecordedState};
 
-/// After this time, a machine no longer counts.
+/// After this time, a machine no longer counts, unless healing has a shorter one.
 const START_TIMEOUT: SignedDuration = SignedDuration::from_mins(30);
 
 /// The run strategies of KubeVirt that do not restart a machine whose guest has ended.
@@ -45,7 +45,11 @@ pub fn check_provisioning(history: &RecordedHistory, actions: &UserActions) -> V
         let limits: Option<Vec<usize>> = states.iter().map(|state| state.provisioning_limit).collect();
         let Some(limit) = limits.and_then(|limits| limits.into_iter().max()) else { return };
         let allowed = limit + actions.in_flight.get(pool).copied().unwrap_or_default();
-        let provisioning = count_provisioning(before, pool, &started, actions, change.at);
+        // A machine that is too old for one of the settings may not have counted.
+        let timeouts = states.iter().filter_map(|state| Some(state.health?.start_timeout));
+        let timeout = timeouts.fold(START_TIMEOUT, SignedDuration::min) - actions.clocks_ahead;
+        let is_young = |created| change.at.duration_since(created) < timeout;
+        let provisioning = count_provisioning(before, pool, &started, actions, is_young);
         if provisioning >= allowed {
             let (name, revision) = (machine.name(), change.revision);
             let what = format!(
@@ -65,11 +69,11 @@ fn count_provisioning(
     pool: &str,
     started: &BTreeSet<String>,
     actions: &UserActions,
-    at: Timestamp,
+    is_young: impl Fn(Timestamp) -> bool,
 ) -> usize {
     let counts = |machine: &&JsonObject| {
         let created: Option<Timestamp> = machine.text("/metadata/creationTimestamp").parse().ok();
-        let is_young = created.is_none_or(|created| at.duration_since(created) < START_TIMEOUT);
+        let is_young = created.is_none_or(&is_young);
         let is_settled = started.contains(machine.uid()) || actions.returned.contains(machine.uid());
         is_young && !machine.is_terminating() && !is_settled
     };

@@ -1,7 +1,9 @@
-//! I1 and I5: which machines may be removed. Also I6: no machine is removed in the place of a target.
+//! I1 and I5: which machines may be removed. Also I6: no machine is removed in the place of a target. Also
+//! I20: healing removes unhealthy machines, and none while too many are unhealthy.
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::health::{HealingVerdict, RecordedUnreadiness};
 use super::replacement::Replacements;
 use super::timeline::{DesiredState, READABLE_FOR, Removable, Timeline, accepted_at};
 use super::{UserActions, Violation};
@@ -15,10 +17,14 @@ pub fn check_machine_removals(history: &RecordedHistory, actions: &UserActions) 
     let mut found = Vec::new();
     let mut others = OtherRemovals::default();
     let mut replacements = Replacements::default();
+    let mut unready = RecordedUnreadiness::default();
     history.replay(|before, change| {
         timeline.observe(change);
         replacements.observe(change);
         others.observe(before, change, actions);
+        if !(change.removed || change.object.is_terminating()) {
+            unready.observe(change);
+        }
         if change.kind != TestedKind::Machine || !(change.removed || change.object.is_terminating()) {
             return;
         }
@@ -27,15 +33,22 @@ pub fn check_machine_removals(history: &RecordedHistory, actions: &UserActions) 
         if former.is_terminating() || pool.is_empty() || actions.is_removed_by_user(former.uid()) {
             return;
         }
-        let states = timeline.readable_states(pool, accepted_at(change.at, change.object.text("/metadata/deletionTimestamp")));
+        let at = accepted_at(change.at, change.object.text("/metadata/deletionTimestamp"));
+        let states = timeline.readable_states(pool, at);
         // The garbage collector deletes the machines of a terminating pool. A pool that was never recorded is
         // not checked.
         if states.is_empty() || states.iter().any(|state| state.terminating) {
             return;
         }
-        if replacements.allows(former, &states) {
+        if replacements.allows(former, &states, change.at + actions.clocks_ahead) {
             return;
         }
+        let healing = unready.judge(former, &states, before, change.at, actions);
+        if matches!(healing, HealingVerdict::Allowed) {
+            return;
+        }
+        // A machine that is unhealthy may leave, but not if too many are.
+        let violated = |usual| if matches!(healing, HealingVerdict::TooMany) { "I20" } else { usual };
         if states.iter().all(|state| state.paused) {
             let what = format!(
                 "machine {} was removed from the paused pool at revision {} without a request",
@@ -55,7 +68,7 @@ pub fn check_machine_removals(history: &RecordedHistory, actions: &UserActions) 
                 former.name(),
                 change.revision
             );
-            found.push(Violation { invariant: "I5", what });
+            found.push(Violation { invariant: violated("I5"), what });
             return;
         }
         if states.iter().all(|state| state.removable != Removable::All) && !is_stopped(former) {
@@ -64,7 +77,7 @@ pub fn check_machine_removals(history: &RecordedHistory, actions: &UserActions) 
                 former.name(),
                 change.revision
             );
-            found.push(Violation { invariant: "I5", what });
+            found.push(Violation { invariant: violated("I5"), what });
             return;
         }
         let machines = || before.active_machines(pool).filter(|machine| !machine.is_terminating());
@@ -84,13 +97,13 @@ pub fn check_machine_removals(history: &RecordedHistory, actions: &UserActions) 
         let (name, revision) = (former.name(), change.revision);
         found.push(if live > desired {
             let what = format!("machine {name} was removed at revision {revision} in the place of a target");
-            Violation { invariant: "I6", what }
+            Violation { invariant: violated("I6"), what }
         } else {
             let what = format!(
                 "machine {name} was removed at revision {revision} without a surplus: {live} machines were not \
                  terminating, and {desired} were desired"
             );
-            Violation { invariant: "I1", what }
+            Violation { invariant: violated("I1"), what }
         });
     });
     found

@@ -1,18 +1,21 @@
-//! I7: only users and autoscalers write `spec.replicas`.
+//! I7: in the controller, only autoscalers write `spec.replicas`: in their pools, through the scale, at the
+//! version that they read.
 
 use serde_json::Value;
 use vmpool_test_cluster::control_plane::AuditEntry;
 
-use super::Violation;
+use super::{UserActions, Violation};
 use crate::object::TestedKind;
 use crate::recorder::RecordedHistory;
 
 /// The controller's field manager, or a prefix of it.
 const MANAGER: &str = "vmpool-controller";
 
-/// Writes of the controller to `spec.replicas`, in the audit log or in the managed fields.
+/// Writes of the controller to `spec.replicas` that no autoscaler may request, in the audit log or in the
+/// managed fields.
 pub fn check_replica_writes(
     history: &RecordedHistory,
+    actions: &UserActions,
     audit: &[AuditEntry],
     controller_user: &str,
 ) -> Vec<Violation> {
@@ -20,13 +23,15 @@ pub fn check_replica_writes(
         .iter()
         .filter(|entry| entry.user == controller_user && entry.is_write())
         .filter(|entry| entry.resource == TestedKind::Pool.plural())
-        .filter(|entry| asks_for_replicas(entry))
+        .filter(|entry| asks_for_replicas(entry) && !is_write_of_autoscaler(entry, actions))
         .map(|entry| format!("the controller requested a write of spec.replicas: {entry} {}", entry.body));
     let recorded = history
         .changes()
         .iter()
         .filter(|change| {
-            change.kind == TestedKind::Pool && owns_replicas(change.object.at("/metadata/managedFields"))
+            change.kind == TestedKind::Pool
+                && !actions.autoscaled.contains(change.object.name())
+                && owns_replicas(change.object.at("/metadata/managedFields"))
         })
         .map(|change| {
             format!(
@@ -37,6 +42,20 @@ pub fn check_replica_writes(
         })
         .take(1);
     requests.chain(recorded).map(|what| Violation { invariant: "I7", what }).collect()
+}
+
+/// Whether the request sets the replicas of an autoscaled pool through its scale, and requires the version
+/// that the autoscaler read.
+fn is_write_of_autoscaler(entry: &AuditEntry, actions: &UserActions) -> bool {
+    let version = entry.body.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+    actions.autoscaled.contains(&entry.name)
+        && is_scale_write(entry)
+        && version.is_some_and(|version| !version.is_empty())
+}
+
+/// Whether the request patches the scale of a pool.
+pub(super) fn is_scale_write(entry: &AuditEntry) -> bool {
+    entry.resource == TestedKind::Pool.plural() && entry.subresource == "scale" && entry.verb == "patch"
 }
 
 fn asks_for_replicas(entry: &AuditEntry) -> bool {

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::draining::has_hooks;
 use super::removal_record::ParsedRemovalRecord;
 use super::{UserActions, Violation};
 use crate::object::{JsonObject, TestedKind};
@@ -28,15 +29,22 @@ pub fn check_targeted_removals(history: &RecordedHistory, actions: &UserActions)
         if !accepted_removals.accepted.contains(uid) {
             found.push(format!("the removal of {name} was answered with a success, but never took effect"));
         // A machine that was released before it was deleted is no longer the pool's to delete.
-        } else if machine(uid)
-            .is_some_and(|machine| !machine.is_terminating() && !machine.owner_uid().is_empty())
-        {
+        } else if machine(uid).is_some_and(|machine| {
+            !machine.is_terminating() && !machine.owner_uid().is_empty() && !waits_for_pool(history, machine)
+        }) {
             found.push(format!(
                 "the removal of {name} was answered with a success, but the machine was not deleted"
             ));
         }
     }
     found.into_iter().map(|what| Violation { invariant: "I6", what }).collect()
+}
+
+/// Whether the machine has hooks, and its pool is paused: the controller neither begins nor ends drains
+/// there.
+fn waits_for_pool(history: &RecordedHistory, machine: &JsonObject) -> bool {
+    let pool = history.state().get(TestedKind::Pool, machine.owner_uid());
+    has_hooks(machine) && pool.is_some_and(|pool| pool.is_kubevirt() && pool.at("/spec/paused") == true)
 }
 
 /// The removals that were accepted so far.

@@ -9,6 +9,8 @@ use super::*;
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::RecordedChange;
 
+mod autoscalers;
+
 const CONTROLLER: &str = "system:serviceaccount:vmpool-system:vmpool-controller";
 
 /// Builds a history with one second between changes.
@@ -118,6 +120,7 @@ fn request(verb: &str, kind: TestedKind, subresource: &str, name: &str, body: Va
         code: 200,
         dry_run: false,
         body,
+        notes: std::collections::BTreeMap::new(),
     }
 }
 
@@ -188,6 +191,60 @@ fn targets_of_the_scenario_may_be_removed(#[case] policy: &str) {
     assert_eq!(two_of(2, policy).terminating("b").found(&named("a"), &[]).len(), 1);
 }
 
+/// Five machines of a pool with healing, of which the first ones are not ready for a minute.
+fn healed(unready: usize) -> TestHistory {
+    let pool = json!({
+        "metadata": { "name": "pool" },
+        "spec": {
+            "replicas": 5, "scaleDownPolicy": "Explicit",
+            "healing": { "notReadyFor": "30s", "startTimeout": "30s", "replaceStuckAfter": "30s" } } });
+    let history = TestHistory::new().write(TestedKind::Pool, pool, false);
+    let named = ["a", "b", "c", "d", "e"].into_iter().enumerate();
+    let history = named.fold(history, |history, (place, name)| {
+        let mut object = machine(name);
+        object["status"]["phase"] = json!(if place < unready { "Degraded" } else { "Running" });
+        history.write(TestedKind::Machine, object, false)
+    });
+    history.later(60)
+}
+
+/// When the machine that is deleted in these histories was deleted.
+const HEALED_AT: i64 = 66;
+
+#[rstest]
+#[case::one_that_is_unhealthy(healed(2).stamped("a", "deletionTimestamp", HEALED_AT), &[])]
+#[case::one_that_is_ready(healed(2).stamped("c", "deletionTimestamp", HEALED_AT), &["I5"])]
+#[case::one_of_too_many(healed(3).stamped("a", "deletionTimestamp", HEALED_AT), &["I20"])]
+#[case::one_of_a_pool_without_healing(
+    two_of(2, "Explicit").later(60).stamped("b", "deletionTimestamp", HEALED_AT), &["I5"])]
+fn healing_may_remove(#[case] history: TestHistory, #[case] expected: &[&str]) {
+    assert_eq!(history.found(&UserActions::default(), &[]), expected);
+}
+
+#[test]
+fn healing_may_judge_by_another_clock_and_before_it_sees_all_machines() {
+    let delete = |unready: usize, name: &str| healed(unready).stamped(name, "deletionTimestamp", HEALED_AT);
+    let unseen = UserActions { health_unseen_for: SignedDuration::from_mins(2), ..UserActions::default() };
+    assert_eq!(delete(3, "a").found(&unseen, &[]), [""; 0]);
+    assert_eq!(delete(3, "d").found(&unseen, &[]), ["I5"]);
+    // The machine has not been ready for some seconds.
+    let mut degraded = machine("e");
+    degraded["status"]["phase"] = json!("Degraded");
+    let early = healed(0).write(TestedKind::Machine, degraded, false).later(5);
+    let early = early.stamped("e", "deletionTimestamp", HEALED_AT + 6);
+    assert_eq!(early.found(&UserActions::default(), &[]), ["I5"]);
+    let ahead = UserActions { clocks_ahead: SignedDuration::from_secs(30), ..UserActions::default() };
+    assert_eq!(early.found(&ahead, &[]), [""; 0]);
+}
+
+#[rstest]
+#[case::stuck(40, &[])]
+#[case::about_to_go(5, &["I2"])]
+fn a_machine_may_be_created_in_the_place_of_one(#[case] seconds: i64, #[case] expected: &[&str]) {
+    let history = healed(2).stamped("a", "deletionTimestamp", HEALED_AT).later(seconds).machine("f");
+    assert_eq!(history.found(&UserActions::default(), &[]), expected);
+}
+
 fn three() -> TestHistory {
     two_of(3, "NewestFirst").machine("c")
 }
@@ -235,6 +292,94 @@ fn a_removal_that_was_answered_with_a_success(#[case] history: TestHistory, #[ca
     actions.request_removal(&["uid-a".to_owned()]);
     actions.completed_removals.insert("uid-a".to_owned(), "a".to_owned());
     assert_eq!(history.found(&actions, &[]), expected);
+}
+
+#[rstest]
+#[case::requested(json!({ "vmpool.dev/recycle": "2026-01-01T00:00:00Z" }), &[])]
+#[case::not_requested(json!({}), &["I5"])]
+fn an_explicit_pool_may_lose_a_machine_whose_replacement_was_requested(
+    #[case] annotations: Value,
+    #[case] found: &[&str],
+) {
+    let mut object = machine("b");
+    object["metadata"]["annotations"] = annotations;
+    let history = two_of(2, "Explicit").write(TestedKind::Machine, object, false).terminating("b");
+    assert_eq!(history.found(&UserActions::default(), &[]), found);
+}
+
+/// A machine that was created at the start, and claimed this number of times.
+fn claimed(name: &str, claims: u64) -> Value {
+    let mut object = machine(name);
+    object["metadata"]["creationTimestamp"] = json!(Timestamp::UNIX_EPOCH.to_string());
+    object["metadata"]["annotations"] = json!({ "vmpool.dev/claims": claims.to_string() });
+    object
+}
+
+#[rstest]
+#[case::too_old(json!({ "maxLifetime": "20m" }), 18 * 60, &[])]
+#[case::not_old_enough(json!({ "maxLifetime": "20m" }), 17 * 60, &["I1"])]
+#[case::without_jitter(json!({ "maxLifetime": "20m", "jitter": 0 }), 18 * 60, &["I1"])]
+#[case::claimed_often_enough(json!({ "maxClaims": 2 }), 60, &[])]
+#[case::claimed_less_often(json!({ "maxClaims": 3 }), 60, &["I1"])]
+fn a_pool_may_recycle_a_machine_that_reached_a_limit(
+    #[case] limits: Value,
+    #[case] seconds: i64,
+    #[case] found: &[&str],
+) {
+    let pool = json!({
+        "metadata": { "name": "pool", "annotations": { "vmpool.dev/recycle": limits.to_string() } },
+        "spec": { "replicas": 2, "scaleDownPolicy": "NewestFirst" } });
+    let history = TestHistory::new().write(TestedKind::Pool, pool, false).machine("a");
+    let history = history.write(TestedKind::Machine, claimed("b", 2), false).later(seconds);
+    assert_eq!(history.terminating("b").found(&UserActions::default(), &[]), found);
+}
+
+/// A running machine whose replacement was requested.
+fn requested(name: &str) -> Value {
+    let mut object = machine(name);
+    object["metadata"]["annotations"] = json!({ "vmpool.dev/recycle": "2026-01-01T00:00:00Z" });
+    object["status"] = json!({ "phase": "Running" });
+    object
+}
+
+/// Three running machines whose replacement was requested, with a budget of one machine.
+fn requested_three() -> TestHistory {
+    let running = |history: TestHistory, name| history.write(TestedKind::Machine, requested(name), false);
+    ["a", "b", "c"].into_iter().fold(TestHistory::new().pool(3, "NewestFirst"), running)
+}
+
+#[test]
+fn two_replacements_at_the_same_time_with_a_budget_of_one_machine_violate_i21() {
+    let history = requested_three().terminating("a").terminating("b");
+    assert_eq!(history.found(&UserActions::default(), &[]), ["I21"]);
+}
+
+#[test]
+fn a_replacement_follows_when_another_machine_runs_in_the_place_of_the_last_one() {
+    let history = requested_three().terminating("a").removed("a");
+    let history = history.write(TestedKind::Machine, requested("d"), false).terminating("b");
+    assert_eq!(history.found(&UserActions::default(), &[]), Vec::<&str>::new());
+}
+
+#[rstest]
+#[case::a_larger_budget(json!({ "maxUnavailable": 2 }), &[])]
+#[case::a_share(json!({ "maxUnavailable": "50%" }), &["I21"])]
+fn the_budget_is_that_of_the_pool(#[case] rollout: Value, #[case] found: &[&str]) {
+    let pool = json!({
+        "metadata": { "name": "pool" },
+        "spec": { "replicas": 3, "scaleDownPolicy": "NewestFirst", "rollout": rollout } });
+    let history = requested_three().write(TestedKind::Pool, pool, false).later(10);
+    assert_eq!(history.terminating("a").terminating("b").found(&UserActions::default(), &[]), found);
+}
+
+/// It is not the replacement that makes it unavailable.
+#[test]
+fn the_replacement_of_an_unavailable_machine_uses_no_budget() {
+    let mut broken = requested("b");
+    broken["status"]["phase"] = json!("Pending");
+    let history = requested_three().write(TestedKind::Machine, broken, false);
+    let history = history.terminating("b").terminating("a");
+    assert_eq!(history.found(&UserActions::default(), &[]), Vec::<&str>::new());
 }
 
 #[test]
@@ -777,14 +922,19 @@ fn a_machine_that_users_remove_does_not_drain(#[case] actions: UserActions, #[ca
     assert_eq!(history.terminating("b").found(&actions, &[]), found);
 }
 
-#[test]
-fn the_target_of_an_accepted_removal_drains() {
-    let actions =
-        UserActions { removal_requests: [("uid-b".to_owned(), 1)].into(), ..UserActions::default() };
+#[rstest]
+#[case::without_force(false, &["I19"])]
+#[case::unless_a_later_request_forces_it(true, &[])]
+fn the_target_of_an_accepted_removal_drains(#[case] forced: bool, #[case] found: &[&str]) {
+    let mut actions = UserActions::default();
+    actions.request_removal(&["uid-b".to_owned()]);
+    if forced {
+        actions.request_undrained_removal(&["uid-b".to_owned()]);
+    }
     let history = TestHistory::new().pool(2, "NewestFirst").machine("a");
     let history = history.write(TestedKind::Machine, hooked("b", Some("d"), ""), false);
     let history = history.recorded(1, "NewestFirst", &["b"]).later(10);
-    assert_eq!(history.terminating("b").found(&actions, &[]), ["I19"]);
+    assert_eq!(history.terminating("b").found(&actions, &[]), found);
 }
 
 #[test]
@@ -861,6 +1011,17 @@ fn provisioning(limit: &Value) -> TestHistory {
     TestHistory::new().write(TestedKind::Pool, pool, false).later(10).machine("a").machine("b")
 }
 
+/// The same for a pool with healing, a minute after the creation of the machines.
+fn provisioning_with_healing(start_timeout: &str) -> TestHistory {
+    let pool = json!({
+        "metadata": { "name": "pool" },
+        "spec": {
+            "replicas": 4, "scaleDownPolicy": "NewestFirst", "maxProvisioning": 2,
+            "healing": { "startTimeout": start_timeout } } });
+    let history = TestHistory::new().write(TestedKind::Pool, pool, false).later(10);
+    history.stamped("a", "creationTimestamp", 11).stamped("b", "creationTimestamp", 12).later(60)
+}
+
 fn in_phase(history: TestHistory, name: &str, phase: &str) -> TestHistory {
     let mut object = machine(name);
     object["status"] = json!({ "phase": phase });
@@ -879,6 +1040,8 @@ fn in_phase(history: TestHistory, name: &str, phase: &str) -> TestHistory {
     in_phase(in_phase(provisioning(&json!(2)), "a", "Running"), "a", "Pending").machine("c"), false
 )]
 #[case::after_a_machine_was_stopped(in_phase(provisioning(&json!(2)), "a", "Stopped").machine("c"), false)]
+#[case::after_the_start_timeout_of_healing(provisioning_with_healing("30s").machine("c"), false)]
+#[case::before_the_start_timeout_of_healing(provisioning_with_healing("5m").machine("c"), true)]
 #[case::after_a_machine_was_deleted(provisioning(&json!(2)).removed("a").machine("c"), false)]
 fn machines_that_may_be_created_while_others_provision(
     #[case] history: TestHistory,

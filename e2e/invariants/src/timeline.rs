@@ -6,6 +6,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::disruption_budget::disruption_budget;
+use super::health_setting::{HealthSetting, health_setting};
 use super::provisioning_limit::provisioning_limit;
 use super::removal_record::ParsedRemovalRecord;
 use crate::object::{JsonObject, TestedKind};
@@ -49,8 +51,12 @@ pub(super) struct DesiredState {
     pub(super) paused: bool,
     /// The number of failed starts after which the controller replaces a machine. KubeVirt pools have this.
     pub(super) healing: Option<u64>,
+    /// When the controller replaces machines that are not ready.
+    pub(super) health: Option<HealthSetting>,
     /// How many machines may provision at the same time; `None` without a limit.
     pub(super) provisioning_limit: Option<usize>,
+    /// How many machines may be unavailable at the same time.
+    pub(super) budget: usize,
     /// Whether the pool is terminating or deleted.
     pub(super) terminating: bool,
 }
@@ -100,7 +106,9 @@ impl Timeline {
             removable: removable_machines(pool),
             paused: pool.is_kubevirt() && pool.at("/spec/paused") == true,
             healing: autohealing_threshold(pool),
+            health: health_setting(pool, desired.unwrap_or_default()),
             provisioning_limit: provisioning_limit(pool, desired.unwrap_or_default()),
+            budget: disruption_budget(pool, desired.unwrap_or_default()),
             terminating,
         };
         let states = self.pools.entry(pool.uid().to_owned()).or_default();

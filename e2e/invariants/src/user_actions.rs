@@ -16,6 +16,8 @@ pub struct UserActions {
     /// By UID, the number of targeted removals of the machine that may have had an effect: accepted, open and
     /// unconfirmed ones. Refused ones do not count.
     pub removal_requests: BTreeMap<String, usize>,
+    /// UIDs of the machines among them that need not drain: of forced removals, and of releases of claims.
+    pub undrained_removals: BTreeSet<String>,
     /// Machines whose targeted removal was answered with a success: their names by UID.
     pub completed_removals: BTreeMap<String, String>,
     /// For each pool UID, the number of additional machines that a killed or paused leader may create with
@@ -29,10 +31,15 @@ pub struct UserActions {
     pub policies: usize,
     /// Number of machines that users took away from their pool.
     pub taken: usize,
+    /// Names of the pools that a PoolAutoscaler scales: the controller may write their replicas.
+    pub autoscaled: BTreeSet<String>,
     /// Whether pools can limit how many of their machines provision at the same time.
     pub limits_provisioning: bool,
     /// How far the clock of a controller was ahead of the API server's at most.
     pub clocks_ahead: SignedDuration,
+    /// For how long a controller may not have known that a machine is not ready: its watch was interrupted,
+    /// or it became the leader later.
+    pub health_unseen_for: SignedDuration,
     /// Foreign objects by UID, as the scenario last wrote them.
     pub foreign: BTreeMap<String, JsonObject>,
 }
@@ -50,12 +57,20 @@ impl UserActions {
         }
     }
 
+    /// Records that a removal that does not wait for hooks, forced or by the holder of a claim, is about to
+    /// be sent.
+    pub fn request_undrained_removal(&mut self, uids: &[String]) {
+        self.request_removal(uids);
+        self.undrained_removals.extend(uids.iter().cloned());
+    }
+
     /// Records that a targeted removal of these machines was refused.
     pub fn removal_refused(&mut self, uids: &[String]) {
         for uid in uids {
             let left = self.removal_requests.get(uid).copied().unwrap_or_default().saturating_sub(1);
             if left == 0 {
                 self.removal_requests.remove(uid);
+                self.undrained_removals.remove(uid);
             } else {
                 self.removal_requests.insert(uid.clone(), left);
             }

@@ -61,6 +61,7 @@ mod patch;
 mod platform;
 mod recording;
 mod resource;
+mod restore;
 mod scale;
 mod selector;
 mod server;

@@ -34,6 +34,7 @@ static KUBEVIRT_RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
     let builtin = [
         Resource::builtin("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim").with_status(),
         Resource::builtin("", "v1", "namespaces", "Namespace").of_cluster(),
+        Resource::builtin(roles, "v1", "clusterroles", "ClusterRole").of_cluster(),
         Resource::builtin(roles, "v1", "roles", "Role"),
         Resource::builtin(roles, "v1", "rolebindings", "RoleBinding"),
     ];

@@ -59,6 +59,9 @@ pub struct ObjectChange {
     pub version: u64,
 }
 
+/// The beginning of each UID. A number of twelve digits follows.
+const UID_PREFIX: &str = "00000000-0000-4000-8000-";
+
 #[derive(Debug, Default)]
 pub(crate) struct ApiObjectStore {
     objects: BTreeMap<ApiObjectKey, Arc<Value>>,
@@ -130,7 +133,13 @@ impl ApiObjectStore {
     /// A new unique UID.
     pub(crate) fn new_uid(&mut self) -> String {
         self.uids += 1;
-        format!("00000000-0000-4000-8000-{:012x}", self.uids)
+        format!("{UID_PREFIX}{:012x}", self.uids)
+    }
+
+    /// Never assigns this UID, if it is one of this store.
+    pub(crate) fn reserve_uid(&mut self, uid: &str) {
+        let number = uid.strip_prefix(UID_PREFIX).and_then(|number| u64::from_str_radix(number, 16).ok());
+        self.uids = self.uids.max(number.unwrap_or_default());
     }
 
     /// Stores an object with the next resource version.

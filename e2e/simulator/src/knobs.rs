@@ -72,7 +72,8 @@ pub struct Knobs {
     pub launcher_container: Option<Value>,
     /// KubeVirt: a claim of the instance is missing.
     pub missing_claim: Option<bool>,
-    /// KubeVirt: the node of the guest does not respond: the instance stays as it is, and is not ready.
+    /// The node of the guest does not respond: the guest is not ready, and neither stops nor ends. With
+    /// KubeVirt, the instance stays as it is. With DVP, the machine is `Degraded`.
     pub node_loss: Option<bool>,
     /// KubeVirt: whether the changes that need no restart are applied to running instances.
     pub live_update: Option<bool>,

@@ -52,7 +52,7 @@ impl ClaimRequestBuilder<'_> {
         let replaced = removes("Replace") && self.world.user_actions().deleted.insert(uid.clone());
         let removed = removes("Remove");
         if removed {
-            self.world.user_actions().request_removal(std::slice::from_ref(&uid));
+            self.world.user_actions().request_undrained_removal(std::slice::from_ref(&uid));
         }
         let answer = post_json(&self.client, &self.path, &self.body).await;
         if !answer.is_success() {

@@ -150,7 +150,11 @@ impl RemovalRequestBuilder<'_> {
         }
         let known = self.targets.iter().filter(|target| !self.dry_run && !target.uid.is_empty());
         let uids: Vec<String> = known.clone().map(|target| target.uid.clone()).collect();
-        self.world.user_actions().request_removal(&uids);
+        if self.body["force"] == true {
+            self.world.user_actions().request_undrained_removal(&uids);
+        } else {
+            self.world.user_actions().request_removal(&uids);
+        }
         let answer = post_json(&self.client, &self.path, &self.body).await;
         let mut actions = self.world.user_actions();
         if answer.is_refusal() {

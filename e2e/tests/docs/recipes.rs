@@ -130,6 +130,19 @@ fn a_user_keeps_one_desktop_until_logout() {
     assert!(!stage.is_free("machine-0") && !stage.is_free("machine-1"));
 }
 
+#[test]
+fn a_logout_that_gives_no_desktop_back_is_an_error() {
+    let stage = Stage::new();
+    let broker = |arguments: &[&str]| stage.run("vdi/broker.sh", arguments, &[]);
+    text(&broker(&["connect", "ann"]));
+    stage.respond("refusal", FORBIDDEN);
+    let output = broker(&["logout", "ann"]);
+    assert_eq!(output.status.code(), Some(75));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said, format!("the desktop of user ann was not given back: {FORBIDDEN}\n"));
+    assert!(!stage.is_free("machine-0"));
+}
+
 #[rstest]
 #[case::gitlab("gitlab/prepare.sh", 2)]
 #[case::github("github/run-job.sh", 77)]

@@ -120,6 +120,8 @@ async fn admission(place: &TestNamespace<'_>) -> Result<()> {
             "vmpool.dev/max-provisioning",
             "vmpool.dev/drain",
             "vmpool.dev/standby",
+            "vmpool.dev/healing",
+            "vmpool.dev/image-refresh",
             "vmpool.dev/progress-deadline-seconds",
             "vmpool.dev/revision-history-limit",
             "vmpool.dev/name-generation",

@@ -18,20 +18,24 @@ use crate::{POOLS, TestNamespace, Unknown, minimal, run_to_end};
 
 const NAMESPACE: &str = "team";
 /// The fields that only vmpool has in the spec of a pool.
-const OWN_SETTINGS: [&str; 7] = [
+const OWN_SETTINGS: [&str; 10] = [
     "drain",
+    "healing",
+    "imageRefresh",
     "instancetypePolicy",
     "maxProtection",
     "maxProvisioning",
     "progressDeadlineSeconds",
+    "recycle",
     "revisionHistoryLimit",
     "standby",
 ];
 /// The fields that only vmpool has in `nameGeneration`.
-const OWN_NAMES: [&str; 4] = [
+const OWN_NAMES: [&str; 5] = [
     "appendIndexToSysprepRefs",
     "appendIndexToMetaDataSecretRefs",
     "appendIndexToResourceClaimRefs",
+    "appendIndexToVMStateRefs",
     "setHostnameToVMName",
 ];
 /// The fields that only vmpool has in its status.

@@ -20,6 +20,13 @@ const CLUSTER_PREFERENCES: &str = "/apis/instancetype.kubevirt.io/v1beta1/virtua
 const MACHINES: &str = "/apis/kubevirt.io/v1/namespaces/team/virtualmachines";
 const CLAIMS: &str = "/api/v1/namespaces/team/persistentvolumeclaims";
 
+/// Serves `v1` with the schema of `v1beta1`, as the chart does.
+const ADD_V1: &str = r#"[
+    { "op": "copy", "from": "/spec/versions/0", "path": "/spec/versions/1" },
+    { "op": "replace", "path": "/spec/versions/1/name", "value": "v1" },
+    { "op": "replace", "path": "/spec/versions/1/storage", "value": false }
+]"#;
+
 fn instancetype(name: &str, spec: &Value) -> Value {
     json!({ "apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": "VirtualMachineInstancetype",
         "metadata": { "name": name }, "spec": spec })
@@ -127,6 +134,38 @@ impl World<'_> {
         });
         self.place.ask(Method::POST, CLUSTER_PREFERENCES, &preference("linux", &linux)).await?;
         self.accepted(Method::GET, &format!("{CLUSTER_PREFERENCES}/linux"), &Value::Null).await?;
+        Ok(())
+    }
+
+    /// With the version that the gate `InstancetypeV1` adds, the same objects are validated and protected.
+    async fn version_v1(&self) -> Result<()> {
+        let name = "virtualmachineinstancetypes.instancetype.kubevirt.io";
+        self.place.cluster.kubectl(&["patch", "crd", name, "--type=json", "-p", ADD_V1]).await?;
+        let types = TYPES.replace("v1beta1", "v1");
+        eventually("the cluster serves v1", Duration::from_mins(1), async || {
+            let answer = self.place.send(Method::GET, &types, &Value::Null).await?;
+            Ok(answer.map(|_| ()).map_err(|status| status.message))
+        })
+        .await?;
+        let in_v1 = |name: &str, vcpus: u32| {
+            let spec = json!({ "cpu": { "guest": vcpus }, "memory": { "guest": "2Gi" } });
+            let mut object = instancetype(name, &spec);
+            object["apiVersion"] = "instancetype.kubevirt.io/v1".into();
+            object
+        };
+        let (code, text) = self.refused(Method::POST, &types, &in_v1("bad", 0)).await?;
+        ensure!(code == 422 && text.ends_with("fields: spec.cpu.guest"), "{code} {text}");
+        let stored = self.accepted(Method::POST, &types, &in_v1("stable", 2)).await?;
+        ensure!(stored["apiVersion"] == "instancetype.kubevirt.io/v1", "{stored}");
+        ensure!(
+            stored["metadata"]["finalizers"] == json!(["vmpool.dev/instancetype-protection"]),
+            "{stored}"
+        );
+        let beta = self.accepted(Method::GET, &format!("{TYPES}/stable"), &Value::Null).await?;
+        ensure!(beta["apiVersion"] == "instancetype.kubevirt.io/v1beta1", "{beta}");
+        ensure!(beta["spec"] == stored["spec"], "{beta} {stored}");
+        let path = format!("{types}/stable");
+        self.refused(Method::PATCH, &path, &json!({ "spec": { "cpu": { "guest": 0 } } })).await?;
         Ok(())
     }
 
@@ -248,6 +287,7 @@ fn types_and_machines_are_reviewed_without_kubevirts_own_webhooks() {
         let world = World { place, installation: &installation };
         world.until_reviewed().await?;
         world.objects().await?;
+        world.version_v1().await?;
         world.machines().await?;
         world.inference().await?;
         world.unrelated_changes().await?;

@@ -15,6 +15,7 @@ mod namespaces;
 mod outage;
 mod pods;
 mod pools;
+mod quickstart;
 mod restricted;
 mod rotation;
 mod stage;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         node_test!(kills::a_pool_converges_after_one_replica_of_each_program_was_killed),
         node_test!(outage::without_the_aggregated_api_namespace_deletion_waits_until_it_is_back),
         node_test!(pools::the_core_scenarios_pass_on_a_real_node),
+        node_test!(quickstart::the_quickstart_installs_vmpool_and_removes_it_again),
         node_test!(restricted::the_processes_of_pods_are_restricted),
         node_test!(restricted::the_namespace_refuses_unrestricted_pods),
         node_test!(restricted::probes_pass_and_no_container_was_restarted),

@@ -1,20 +1,23 @@
-//! Machines with hooks: a scale-down and a rollout wait for their owners, at most until the deadline.
+//! Machines with hooks: a scale-down, a rollout and a replacement wait for their owners, at most until the
+//! deadline.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 use vmpool_e2e::world::condition::{
-    PoolPredicate, live_machine_count, machines_with_memory, pool_event, ready_replicas, status_number,
+    PoolPredicate, has_machine, live_machine_count, machines_with_memory, negate_condition, pool_event,
+    ready_replicas, status_number,
 };
 use vmpool_e2e::world::{PoolHandle, PoolScaleDownPolicy, SETTLE, ScenarioPoolBuilder, ScenarioWorld};
 use vmpool_engine::draining::{DRAIN, DrainMark, HOOK_PREFIX, MARK};
+use vmpool_engine::recycling::REQUEST;
 use vmpool_invariants::object::{JsonObject, object_uids};
 use vmpool_invariants::platform::TestedPlatform;
 
 use crate::on;
-use crate::protected::annotate;
+use crate::protected::{annotate, from_now};
 
 /// The hook of these scenarios.
 fn hook() -> String {
@@ -118,6 +121,34 @@ fn a_rollout_drains_within_the_budget(#[case] platform: TestedPlatform) {
         let machines = pool.machines().await?;
         ensure!(object_uids(&machines) == before, "a machine was recreated");
         ensure!(machines.iter().all(|machine| machine.annotation(MARK).is_none()), "{machines:?}");
+        Ok(())
+    });
+}
+
+#[rstest]
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn a_replacement_drains_within_the_budget_unless_the_request_is_withdrawn(#[case] platform: TestedPlatform) {
+    on(platform, "a replacement drains within the budget", async |world| {
+        let pool = hooked_pool(world, world.pool("web").replicas(2), "1h").await?;
+        let before = pool.machines().await?;
+        for machine in &before {
+            annotate(world, machine, REQUEST, json!(from_now(1))).await?;
+        }
+        pool.until(waiting(1).and(ready_replicas(2))).await?;
+        pool.holds(waiting(1).and(live_machine_count(2)), SETTLE).await?;
+
+        for machine in &before {
+            annotate(world, machine, REQUEST, Value::Null).await?;
+        }
+        pool.until(waiting(0).and(pool_event("DrainEnded"))).await?;
+        ensure!(object_uids(&pool.machines().await?) == object_uids(&before));
+
+        annotate(world, &before[0], REQUEST, json!(from_now(1))).await?;
+        pool.until(waiting(1)).await?;
+        let left = release(world, &pool).await?;
+        ensure!(left.uid() == before[0].uid(), "another machine drained");
+        pool.until(negate_condition(has_machine(&left)).and(ready_replicas(2))).await?;
         Ok(())
     });
 }

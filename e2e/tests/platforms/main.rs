@@ -2,14 +2,17 @@
 //!
 //! They share a cluster with both platforms, the webhook, and two replicas of the aggregated API.
 
+mod autoscaler_rights;
 mod autoscaling;
 mod backup;
 mod claims;
 mod dashboard;
+mod deadline;
 mod deletion;
 mod detached_machines;
 mod draining;
 mod healing;
+mod image_refresh;
 mod limits_of_protection;
 mod lost_replica;
 mod machines;
@@ -18,9 +21,11 @@ mod paused;
 mod plugin;
 mod plugin_outage;
 mod policy;
+mod pool_autoscalers;
 mod protected;
 mod provisioning;
 mod recipes;
+mod recycling;
 mod refused_creates;
 mod release;
 mod removal;
@@ -32,6 +37,8 @@ mod side_by_side;
 mod slow_webhooks;
 mod standby;
 mod unusual_values;
+mod upgrade;
+mod who_scaled;
 
 use tokio::sync::RwLock;
 use vmpool_e2e::scenario::define_scenario;

@@ -403,6 +403,16 @@ fn the_plugin_pauses_rolls_back_restarts_and_protects(#[case] platform: TestedPl
         plugin.output(&["restart", "web"]).await?;
         pool.until(ready_replicas(1).and(status_number("updatedReplicas", 1))).await?;
 
+        // Another machine replaces one on request.
+        let mut machines = pool.machines().await?.into_iter();
+        let old = machines.find(|machine| !machine.is_terminating()).context("the pool has no machine")?;
+        let requested = plugin.output(&["drain", "web", old.name(), "-o", "json"]).await?;
+        let requested: Value = serde_json::from_str(&requested)?;
+        ensure!(requested["machines"][0]["uid"] == *old.uid(), "{requested}");
+        pool.until(negate_condition(has_machine(&old)).and(ready_replicas(1))).await?;
+        let withdrawn = plugin.output(&["drain", "web", "--all", "--cancel"]).await?;
+        ensure!(withdrawn == "no machine was changed\n", "{withdrawn}");
+
         // The doctor finds the installation, and what the user may not check.
         let (_, doctor, _) = plugin.run(&["doctor"]).await?;
         let title = if platform == TestedPlatform::Dvp { "DVP" } else { "KubeVirt" };

@@ -1,5 +1,6 @@
-//! What admission refuses: claims that the aggregated API did not write (the policy `vmpool-claims`), marks
-//! of drains that the controller did not write (`vmpool-drains`), and limits out of bounds.
+//! What admission refuses: claims that the aggregated API did not write (the policy `vmpool-claims`), numbers
+//! of claims that it did not count (`vmpool-claim-counts`), marks of drains (`vmpool-drains`) and records of
+//! disks (`vmpool-disk-sources`) that the controller did not write, and limits out of bounds.
 
 use anyhow::{Result, ensure};
 use kube::Client;
@@ -8,7 +9,9 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_e2e::world::ScenarioWorld;
 use vmpool_engine::draining::{HOOK_PREFIX, MARK};
+use vmpool_engine::image_refresh::DISK_SOURCES;
 use vmpool_engine::protection::{CLAIM, MAX_PROTECTION, UNTIL};
+use vmpool_engine::recycling::{CLAIMS, REQUEST};
 use vmpool_installation::programs::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE};
 use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_invariants::platform::TestedPlatform;
@@ -114,6 +117,40 @@ fn only_the_controller_writes_marks_of_drains(#[case] platform: TestedPlatform) 
         }
         // Any client that may patch the machine sets hooks.
         patch(world, &world.client(), machine, &format!("{HOOK_PREFIX}job"), json!("")).await?;
+        Ok(())
+    });
+}
+
+#[rstest]
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn only_the_controller_writes_what_disks_are_created_from(#[case] platform: TestedPlatform) {
+    on(platform, "only the controller writes what disks are created from", async |world| {
+        let pool = world.pool("web").replicas(1).ready().await?;
+        let machines = pool.machines().await?;
+        let machine = machines.first().ok_or_else(|| anyhow::anyhow!("the pool has no machine"))?;
+        let apiserver = world.cluster().service_account_client(SYSTEM_NAMESPACE, "vmpool-apiserver").await?;
+        for client in [&apiserver, &world.client()] {
+            let written = patch(world, client, machine, DISK_SOURCES, json!("{}")).await;
+            refused_with(written, &["vmpool-disk-sources", DISK_SOURCES, UNTIL])?;
+        }
+        Ok(())
+    });
+}
+
+#[rstest]
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn only_the_aggregated_api_counts_claims(#[case] platform: TestedPlatform) {
+    on(platform, "only the aggregated API counts claims", async |world| {
+        let pool = world.pool("web").replicas(1).ready().await?;
+        let machines = pool.machines().await?;
+        let machine = machines.first().ok_or_else(|| anyhow::anyhow!("the pool has no machine"))?;
+        let controller = world.cluster().service_account_client(SYSTEM_NAMESPACE, CONTROLLER_ACCOUNT).await?;
+        for client in [&controller, &world.client()] {
+            let written = patch(world, client, machine, CLAIMS, json!("9")).await;
+            refused_with(written, &["vmpool-claim-counts", CLAIMS, REQUEST])?;
+        }
         Ok(())
     });
 }

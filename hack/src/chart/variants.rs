@@ -32,6 +32,8 @@ pub(super) struct Variant {
     pub(super) autoscalers: bool,
     /// Whether the feature gate StandbyMachines is on.
     standby: bool,
+    /// Whether the feature gate ImageRefresh is on.
+    pub(super) image_refresh: bool,
     /// Whether the controller finds the platforms. The rendered chart sees none in a cluster.
     auto: bool,
     /// Whether the chart installs the CRD.
@@ -91,6 +93,7 @@ impl Variant {
             wrappers: false,
             autoscalers: false,
             standby: false,
+            image_refresh: false,
             auto: true,
             definition: true,
             several: true,
@@ -155,6 +158,11 @@ impl Variant {
 
     fn with_standby(self) -> Self {
         Self { standby: true, ..self.named("standby machines").set(&["featureGates.StandbyMachines=true"]) }
+    }
+
+    fn with_image_refresh(self) -> Self {
+        let values = ["featureGates.ImageRefresh=true", "controller.imageNamespaces[0]=golden"];
+        Self { image_refresh: true, ..self.named("image refresh").set(&values) }
     }
 
     fn with_kubevirt_only(self) -> Self {
@@ -229,6 +237,8 @@ impl Variant {
             Self::defaults().with_kubevirt().with_autoscalers().in_one_namespace(),
             Self::defaults().with_standby(),
             Self::defaults().with_kubevirt().with_standby().in_one_namespace(),
+            Self::defaults().with_image_refresh(),
+            Self::defaults().with_kubevirt().with_image_refresh().in_one_namespace(),
             Self::defaults().with_kubevirt_only(),
             Self::defaults().with_kubevirt_only().with_cert_manager(),
             Self::defaults().with_kubevirt().named("extra flags").set(&[
@@ -277,6 +287,7 @@ impl Variant {
             add(self.metrics_authorization, CLUSTER, &format!("{program}-metrics"));
             add(self.gate && self.namespace.is_some(), NAMESPACED, program);
         }
+        add(self.image_refresh && self.namespace.is_some(), NAMESPACED, "vmpool-controller-images");
         for server in SERVERS {
             add(true, &["Service"], server);
             add(!self.cert_manager, NAMESPACED, &format!("{server}-tls"));
@@ -293,9 +304,12 @@ impl Variant {
         add(self.gate && self.kubevirt, &["MutatingWebhookConfiguration"], "vmpool-webhook");
         add(self.gate && self.standalone && self.people, CLUSTER, "vmpool-cluster-instancetypes");
         let policy = &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
+        add(self.gate, policy, "vmpool-claim-counts");
         add(self.gate, policy, "vmpool-claims");
         add(self.gate, policy, "vmpool-drains");
+        add(self.gate, policy, "vmpool-scale");
         add(self.gate && self.standby, policy, "vmpool-standby");
+        add(self.gate, policy, "vmpool-disk-sources");
         add(self.gate && self.kubevirt, policy, "vmpool-webhook-dry-run");
         add(self.gate && self.kubevirt, policy, "vmpool-copies");
         add(self.images, policy, "vmpool-clone-permissions");

@@ -15,13 +15,14 @@ use anyhow::{Context, Result, bail};
 use self::queries::{LiveQuery, list_queries};
 use self::server::PrometheusServer;
 use super::playground::Playground;
+use crate::alerts;
 use crate::workspace::{Workspace, run_command};
 
 /// How long every query has time to return data.
 const DEADLINE: Duration = Duration::from_mins(5);
 
 /// Series that need a failure or a program that the playground does not have, with the reason.
-const ABSENT: [(&str, &str); 9] = [
+const ABSENT: [(&str, &str); 10] = [
     (r#"vmpool_pool_blocked{reason="StatusDisputed"}"#, "no second controller writes the status of pools"),
     (r#"vmpool_api_requests_total{code="429"}"#, "the API server throttles no request"),
     ("kube_deployment_", "the playground has no kube-state-metrics"),
@@ -29,6 +30,7 @@ const ABSENT: [(&str, &str); 9] = [
     ("vmpool_pool_preserved_volumes", "no machine leaves a volume behind"),
     ("vmpool_autoscaler_", "the feature gate PoolAutoscaler is off"),
     ("vmpool_pool_provisioning", "the feature gate ProvisioningLimit is off"),
+    ("vmpool_pool_image_outdated", "the feature gate ImageRefresh is off"),
     ("vmpool_wrapper_kicks_total", "every clone begins"),
     ("vmpool_wrapper_disk_recreated_total", "no disk of a wrapper is lost"),
 ];
@@ -56,12 +58,9 @@ pub(super) fn check_prometheus(workspace: &Workspace) -> Result<()> {
 /// `promtool check rules` and `promtool test rules`, of the same package as Prometheus.
 fn check_rules(workspace: &Workspace) -> Result<()> {
     let rules = workspace.path("charts/vmpool/files/alerts.yaml");
-    run_promtool(&["check", "rules"], &rules)?;
-    run_promtool(&["test", "rules"], &workspace.path("hack/tools/promtool/alerts_test.yaml"))
-}
-
-fn run_promtool(verb: &[&str], file: &Path) -> Result<()> {
-    run_command(Command::new("promtool").args(verb).arg(file)).context("install the package prometheus")
+    let mut check = Command::new("promtool");
+    run_command(check.args(["check", "rules"]).arg(rules)).context("install the package prometheus")?;
+    alerts::run_alert_tests(workspace, Path::new("promtool"))
 }
 
 /// Causes failures and load until each query has returned data. Returns those that have not.

@@ -47,6 +47,20 @@ const KUBERNETES: &[(&str, Part)] = &[
     ("k8s.io/client-go/pkg/version.gitVersion", Part::Whole),
 ];
 
+const KUBE_APISERVER: GoTool = GoTool {
+    name: "kube-apiserver",
+    file: "kube-apiserver",
+    package: "k8s.io/kubernetes/cmd/kube-apiserver",
+};
+
+const KUBE_CONTROLLER_MANAGER: GoTool = GoTool {
+    name: "kube-controller-manager",
+    file: "kube-controller-manager",
+    package: "k8s.io/kubernetes/cmd/kube-controller-manager",
+};
+
+const KUBECTL: GoTool = GoTool { name: "kubectl", file: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl" };
+
 /// Every module. A test compares the programs with the `tool` lines of each go.mod.
 pub(super) const MODULES: &[GoModule] = &[
     GoModule {
@@ -54,18 +68,17 @@ pub(super) const MODULES: &[GoModule] = &[
         main: "k8s.io/kubernetes",
         tools: &[
             GoTool { name: "etcd", file: "server", package: "go.etcd.io/etcd/server/v3" },
-            GoTool {
-                name: "kube-apiserver",
-                file: "kube-apiserver",
-                package: "k8s.io/kubernetes/cmd/kube-apiserver",
-            },
-            GoTool {
-                name: "kube-controller-manager",
-                file: "kube-controller-manager",
-                package: "k8s.io/kubernetes/cmd/kube-controller-manager",
-            },
-            GoTool { name: "kubectl", file: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl" },
+            KUBE_APISERVER,
+            KUBE_CONTROLLER_MANAGER,
+            KUBECTL,
         ],
+        versions: KUBERNETES,
+        tags: "",
+    },
+    GoModule {
+        name: "oldest-kubernetes",
+        main: "k8s.io/kubernetes",
+        tools: &[KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBECTL],
         versions: KUBERNETES,
         tags: "",
     },

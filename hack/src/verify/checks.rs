@@ -4,8 +4,8 @@ use anyhow::{Result, bail};
 
 use super::sources::SourceTree;
 use super::{
-    book, crate_boundaries, dependencies, documented_lists, foreign_text, hygiene, import_cycles, prose,
-    signatures,
+    book, crate_boundaries, dependencies, documented_lists, foreign_text, hygiene, import_cycles, paragraphs,
+    prose, signatures,
 };
 use crate::workspace::Workspace;
 
@@ -39,6 +39,10 @@ const CHECKS: &[HygieneCheck] = &[
         verdict: "words hide the actor: name the component, object or user instead",
     },
     HygieneCheck {
+        find: paragraphs::find_long_paragraphs,
+        verdict: "paragraphs are too long: give each idea a paragraph of at most 80 words",
+    },
+    HygieneCheck {
         find: signatures::find_unclear_signatures,
         verdict: "names or signatures; hack/src/verify/signatures.rs has the rules",
     },
@@ -54,8 +58,9 @@ const CHECKS: &[HygieneCheck] = &[
 ];
 
 /// Looks for problems that the compiler accepts: tests that never run, forbidden dependencies, import cycles,
-/// branches on sentences of other programs, words that hide the actor, names and signatures that do not stand
-/// alone, lists in the documentation that differ from the code, and messages in it that no program writes.
+/// branches on sentences of other programs, words that hide the actor, long paragraphs, names and signatures
+/// that do not stand alone, lists in the documentation that differ from the code, and messages in it that no
+/// program writes.
 ///
 /// # Errors
 /// The first kind of problem that was found, after all problems of that kind were listed.

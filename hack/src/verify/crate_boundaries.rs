@@ -48,6 +48,12 @@ const KUBERNETES: &[&str] = &["k8s-openapi", "kube", "kube-client", "kube-core",
 /// Crates that a crate of pure object types must not use.
 const CLIENTS: &[&str] = &["kube-client", "kube-runtime", "tokio"];
 
+/// The crates that a platform may use. It translates, so it needs no client and no runtime. It does not know
+/// other platforms.
+const USED_BY_PLATFORMS: &[&str] =
+    &["vmpool-api", "vmpool-decision", "vmpool-engine", "vmpool-instancetype", registry::INTERFACE];
+
+/// The crates with rules of their own. All platforms have [`USED_BY_PLATFORMS`].
 pub(super) const WALLS: &[CrateBoundary] = &[
     CrateBoundary { package: "vmpool-api", ours: &[], barred: CLIENTS },
     CrateBoundary { package: "vmpool-feature-gates", ours: &[], barred: KUBERNETES },
@@ -57,26 +63,15 @@ pub(super) const WALLS: &[CrateBoundary] = &[
         ours: &["vmpool-api", "vmpool-decision", "vmpool-feature-gates"],
         barred: IMPURE,
     },
-    // A platform translates, so it needs no client and no runtime. It does not know other platforms.
     CrateBoundary {
         package: "vmpool-platform",
         ours: &["vmpool-api", "vmpool-decision", "vmpool-engine"],
         barred: CLIENTS,
     },
+    // The registry also uses all platforms. Programs use them through it.
     CrateBoundary {
-        package: "vmpool-dvp",
-        ours: &["vmpool-api", "vmpool-engine", "vmpool-platform"],
-        barred: CLIENTS,
-    },
-    CrateBoundary {
-        package: "vmpool-kubevirt",
-        ours: &["vmpool-api", "vmpool-decision", "vmpool-engine", "vmpool-instancetype", "vmpool-platform"],
-        barred: CLIENTS,
-    },
-    // Only the registry names the platforms, and programs use them through it.
-    CrateBoundary {
-        package: "vmpool-platforms",
-        ours: &["vmpool-dvp", "vmpool-engine", "vmpool-instancetype", "vmpool-kubevirt", "vmpool-platform"],
+        package: registry::REGISTRY,
+        ours: &["vmpool-engine", "vmpool-instancetype", "vmpool-platform"],
         barred: CLIENTS,
     },
     // The kit serves any controller, so it knows no pools, images or platforms.
@@ -166,29 +161,46 @@ pub(super) fn find_crossed_boundaries(tree: &SourceTree) -> Result<Vec<String>> 
     Ok(found)
 }
 
-/// The crates of this workspace that a crate may use; `None` if it has no rule.
-pub(super) fn allowed_crates(package: &str) -> Option<Vec<String>> {
+/// The crates of this workspace that a crate may use; `None` if it has no rule of its own.
+pub(super) fn allowed_crates(metadata: &Value, package: &str) -> Option<Vec<String>> {
     let wall = WALLS.iter().find(|wall| wall.package == package)?;
-    Some(wall.ours.iter().map(ToString::to_string).collect())
+    Some(wall.crates(&registry::platform_names(metadata)).into_iter().map(str::to_owned).collect())
+}
+
+impl CrateBoundary {
+    /// The crates of this workspace that it may use.
+    fn crates<'a>(&self, platforms: &[&'a str]) -> Vec<&'a str> {
+        let platforms = if self.package == registry::REGISTRY { platforms } else { &[] };
+        self.ours.iter().chain(platforms).copied().collect()
+    }
 }
 
 /// The forbidden dependencies in a workspace's metadata.
 pub(super) fn forbidden_dependencies(metadata: &Value) -> Vec<String> {
     let all = packages::json_list(metadata, "packages");
-    let names: Vec<&str> = all.iter().filter_map(|package| package["name"].as_str()).collect();
+    let platforms = registry::platform_names(metadata);
     let mut found = Vec::new();
     for wall in WALLS {
-        let Some(package) = all.iter().find(|package| package["name"] == wall.package) else {
-            found.push(format!("{} has a rule, but is not in the workspace", wall.package));
-            continue;
-        };
-        let dependencies = packages::json_list(package, "dependencies");
-        let normal = dependencies.iter().filter(|dependency| dependency["kind"].is_null());
-        for name in normal.filter_map(|dependency| dependency["name"].as_str()) {
-            if wall.barred.contains(&name) || (names.contains(&name) && !wall.ours.contains(&name)) {
-                found.push(format!("{} must not depend on {name}", wall.package));
-            }
+        match all.iter().find(|package| package["name"] == wall.package) {
+            Some(package) => found.extend(crossed_rules(all, package, &wall.crates(&platforms), wall.barred)),
+            None => found.push(format!("{} has a rule, but is not in the workspace", wall.package)),
         }
     }
+    let is_platform = |package: &&Value| platforms.iter().any(|platform| package["name"] == *platform);
+    for package in all.iter().filter(is_platform) {
+        found.extend(crossed_rules(all, package, USED_BY_PLATFORMS, CLIENTS));
+    }
     found
+}
+
+/// The dependencies of a package that are crates of this workspace other than `ours`, or `barred`.
+fn crossed_rules(all: &[Value], package: &Value, ours: &[&str], barred: &[&str]) -> Vec<String> {
+    let is_in_workspace = |name: &str| all.iter().any(|package| package["name"] == name);
+    let dependencies = packages::json_list(package, "dependencies").iter();
+    let normal = dependencies.filter(|dependency| dependency["kind"].is_null());
+    normal
+        .filter_map(|dependency| dependency["name"].as_str())
+        .filter(|name| barred.contains(name) || (is_in_workspace(name) && !ours.contains(name)))
+        .map(|name| format!("{} must not depend on {name}", package["name"].as_str().unwrap_or_default()))
+        .collect()
 }

@@ -143,7 +143,7 @@ fn crate_table_differences(page: &str, metadata: &Value) -> Vec<String> {
             continue;
         };
         for name in code_spans(name) {
-            let allowed = crate_boundaries::allowed_crates(&name);
+            let allowed = crate_boundaries::allowed_crates(metadata, &name);
             let expected = allowed.unwrap_or_else(|| workspace_dependencies(all, &names, &name));
             let list = format!("the crates for {name} in {ARCHITECTURE}");
             found.extend(name_differences(&list, &code_spans(used), &expected));

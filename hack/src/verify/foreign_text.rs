@@ -5,33 +5,17 @@
 //! The check sees a comparison of something that is called `message` with a literal or a constant, and any
 //! search for a literal of several words. It cannot see what becomes of a message under another name.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 use super::sources::SourceTree;
 use crate::workspace::rust_files;
 
-/// The sources of the programs that users run.
-const FOLDERS: [&str; 16] = [
-    "apiserver/src",
-    "cli/src",
-    "controller/autoscaler/src",
-    "controller/decision/src",
-    "controller/diskimage/src",
-    "controller/dvp/src",
-    "controller/engine/src",
-    "controller/instancetype/src",
-    "controller/kit/src",
-    "controller/kubevirt/src",
-    "controller/platform/src",
-    "controller/platforms/src",
-    "controller/src",
-    "feature-gates/src",
-    "runtime/src",
-    "webhook/src",
-];
+/// The folders of the programs that users run. Their crates are in these folders, or one level below.
+const FOLDERS: [&str; 6] = ["apiserver", "cli", "controller", "feature-gates", "runtime", "webhook"];
 
 /// Files that may read foreign text, because no code or reason exists.
 ///
@@ -76,7 +60,9 @@ pub(super) fn find_foreign_text(tree: &SourceTree) -> Result<Vec<String>> {
 pub(super) fn program_sources(root: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for folder in FOLDERS {
-        files.extend(rust_files(&root.join(folder))?);
+        for sources in source_folders(&root.join(folder))? {
+            files.extend(rust_files(&sources)?);
+        }
     }
     let is_test = |file: &Path| {
         file.components().any(|part| matches!(part.as_os_str().to_str(), Some("tests" | "testing")))
@@ -84,6 +70,19 @@ pub(super) fn program_sources(root: &Path) -> Result<Vec<PathBuf>> {
     };
     files.retain(|file| !(is_test(file) || EXEMPT.iter().any(|exempt| file.ends_with(exempt))));
     Ok(files)
+}
+
+/// The folders of sources of the crates in this folder, or one level below.
+fn source_folders(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut folders = vec![folder.join("src")];
+    for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
+        let crate_folder = entry?.path();
+        if crate_folder.join("Cargo.toml").is_file() {
+            folders.push(crate_folder.join("src"));
+        }
+    }
+    folders.sort();
+    Ok(folders)
 }
 
 /// The branches on foreign text in a source file, outside its tests.

@@ -94,6 +94,9 @@ impl<'de> Visitor<'de> for RequestSeed<'_> {
                 "name" => request.name = seen.once("name", &mut map)?,
                 "subResource" => request.sub_resource = seen.once("subResource", &mut map)?,
                 "userInfo" => request.user_info = seen.once("userInfo", &mut map)?,
+                "dryRun" => {
+                    request.dry_run = seen.once::<Option<bool>, _>("dryRun", &mut map)?.unwrap_or_default();
+                }
                 "object" => request.object = seen.object("object", &mut map, &object)?,
                 "oldObject" => request.old_object = seen.object("oldObject", &mut map, &old_object)?,
                 _ => drop(map.next_value::<IgnoredAny>()?),

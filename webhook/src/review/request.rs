@@ -13,6 +13,7 @@ pub(crate) struct ReviewRequest {
     pub(crate) name: String,
     pub(crate) sub_resource: String,
     pub(crate) user_info: UserInfo,
+    pub(crate) dry_run: bool,
     pub(crate) object: Value,
     pub(crate) old_object: Value,
     /// The object exceeds the memory limit. Both objects are then missing.

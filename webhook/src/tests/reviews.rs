@@ -206,10 +206,13 @@ async fn the_scale_guard_reads_the_current_policy() {
     let world = World::new();
     let path = "/namespaces/team-a/virtualmachinepools/builders";
     world.server.put(path, pool());
-    assert_eq!(world.scale(3, 2).await["allowed"], true);
+    let allowed = world.scale(3, 2).await;
+    assert_eq!(allowed["allowed"], true);
+    assert_eq!(allowed["auditAnnotations"], json!({ "scaled": "from 3 to 2" }));
     world.server.put(path, with(pool(), "/spec/scaleDownPolicy", json!("Explicit")));
     let response = world.scale(3, 2).await;
     assert_eq!((&response["allowed"], &response["status"]["code"]), (&json!(false), &json!(403)));
+    assert_eq!(response["auditAnnotations"]["scaled"], Value::Null);
     let message = response["status"]["message"].as_str().unwrap();
     assert!(
         message.contains("pool \"builders\"")

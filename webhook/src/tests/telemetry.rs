@@ -96,3 +96,44 @@ async fn a_refusal_is_logged_with_user_and_uid_and_an_allowed_request_is_not() {
         assert_eq!(line[name], value);
     }
 }
+
+#[tokio::test]
+async fn a_lowered_scale_is_logged_with_user_pool_and_counts() {
+    let recording = Recording::start();
+    let world = World::with_objects();
+    world.scale(3, 0).await;
+    world.scale(0, 3).await;
+    let mut dry_run = review("UPDATE", "scale", &scale(3), &scale(1));
+    dry_run["request"]["dryRun"] = json!(true);
+    assert_eq!(world.review(SCALE_PATH, &dry_run).await["allowed"], true);
+    world.server.fail("/namespaces/team-a/virtualmachinepools/builders", 503, "busy");
+    world.scale(3, 2).await;
+    let lines: Vec<Value> = recording
+        .json()
+        .into_iter()
+        .filter(|line| line["message"] == "lowered the scale of a pool")
+        .collect();
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
+    assert_eq!(line["level"], "INFO");
+    for (name, value) in [
+        ("uid", "705ab4f5-6393-11e8-b7cc-42010a800002"),
+        ("user", "alice"),
+        ("namespace", "team-a"),
+        ("name", "builders"),
+    ] {
+        assert_eq!(line[name], value);
+    }
+    for (name, value) in [("from", 3), ("to", 0), ("omitted", 0)] {
+        assert_eq!(line[name], value);
+    }
+}
+
+#[tokio::test]
+async fn lowered_scales_have_a_limited_number_of_lines() {
+    let recording = Recording::start();
+    let world = World::with_objects();
+    for _ in 0..100 {
+        world.scale(3, 2).await;
+    }
+    assert_eq!(recording.json().len(), 60);
+}

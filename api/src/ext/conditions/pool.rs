@@ -18,6 +18,8 @@ text_constants! {
     INVALID_SETTINGS = "InvalidSettings";
     /// Present and True while the protection of machines blocks a step of the controller.
     BLOCKED_BY_PROTECTION = "BlockedByProtection";
+    /// Present and True while healing replaces no further machine, because too many are unhealthy.
+    HEALING_BLOCKED = "HealingBlocked";
     /// Present and True while a limit on machines that have not been ready yet delays creates.
     PROVISIONING_LIMITED = "ProvisioningLimited";
     /// Present and True while machines of a pool with such a limit no longer count for it, because they have
@@ -25,6 +27,8 @@ text_constants! {
     START_OVERDUE = "StartOverdue";
     /// Present and True while standby machines run because another client started them.
     STANDBY_STARTED = "StandbyStarted";
+    /// Present and True while machines have disks from earlier content of their source.
+    IMAGE_OUTDATED = "ImageOutdated";
     /// Present and True while the pool is paused.
     REPLICA_PAUSED = "ReplicaPaused";
     /// Whether the pool is as its spec describes it, in the meaning of kstatus. Its reason is the phase of
@@ -124,6 +128,8 @@ pub mod reason {
         UNREADABLE_SETTINGS = "UnreadableSettings";
         /// `BlockedByProtection` is True.
         PROTECTED_MACHINES = "ProtectedMachines";
+        /// `HealingBlocked` is True.
+        TOO_MANY_UNHEALTHY = "TooManyUnhealthy";
         /// `ProvisioningLimited` is True: the limit of the pool.
         MAX_PROVISIONING_REACHED = "MaxProvisioningReached";
         /// `ProvisioningLimited` is True: the limit of a storage class over all pools.
@@ -132,6 +138,8 @@ pub mod reason {
         START_TIMEOUT_EXCEEDED = "StartTimeoutExceeded";
         /// `StandbyStarted` is True.
         STARTED_BY_CLIENT = "StartedByClient";
+        /// `ImageOutdated` is True.
+        SOURCE_CHANGED = "SourceChanged";
         /// `ReplicaPaused` is True.
         SUCCESSFUL_PAUSED = "SuccessfulPaused";
         /// `TemplateResolved` is False: the instance type that the template names does not exist, or cannot

@@ -38,6 +38,7 @@ where
 fn the_enums_have_the_values_of_the_schema() {
     let pool = "VirtualMachinePool";
     check(ScaleDownPolicy::ALL, pool, "spec.scaleDownPolicy");
+    check(ImageRefreshMode::ALL, pool, "spec.imageRefresh");
     check(ReclaimPolicy::ALL, pool, "spec.virtualDiskTemplates.reclaim.onScaleDown");
     for (kind, spec) in [(pool, "spec.virtualMachineTemplate.spec"), ("VirtualMachine", "spec")] {
         check(DeviceKind::ALL, kind, &format!("{spec}.blockDeviceRefs.kind"));

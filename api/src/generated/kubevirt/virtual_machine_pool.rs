@@ -8,6 +8,7 @@
 use super::virtual_machine::VirtualMachineSpec;
 use super::virtual_machine::VirtualMachineTemplateMetadata;
 use crate::IntOrPercent;
+use crate::Quantity;
 use crate::kubevirt::Condition;
 use k8s_openapi::api::core::v1::NodeSelectorRequirement;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -35,6 +36,12 @@ pub struct VirtualMachinePoolSpec {
     /// How machines with hooks end. A hook is an annotation of a machine with the prefix drain.vmpool.dev/. Before the controller deletes or restarts such a machine, it waits until all hooks are released. It overrides the annotation vmpool.dev/drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<VirtualMachinePoolDrain>,
+    /// When the controller replaces machines that are not ready. Without it, it replaces none; an empty object turns it on. It overrides the annotation vmpool.dev/healing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healing: Option<VirtualMachinePoolHealing>,
+    /// What the controller does if the source of a disk template leads to other content than the disks of a machine were created from. With Report, it shows such machines in the status. With Recreate, it also replaces them, within the disruption budget. Retained disks never count. The default is Off. It requires the feature gate ImageRefresh. It overrides the annotation vmpool.dev/image-refresh.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "imageRefresh")]
+    pub image_refresh: Option<String>,
     /// How machines get the instance type and the preference that virtualMachineTemplate names. With Pin, all machines of a revision use one copy of each. With Expand, the controller writes both into the machines, which then name neither. With PerMember, KubeVirt makes a copy for each machine when it first sees the machine. It cannot change while the pool has machines. Without it Pin.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "instancetypePolicy")]
     pub instancetype_policy: Option<String>,
@@ -56,6 +63,9 @@ pub struct VirtualMachinePoolSpec {
     /// After how many seconds without progress the pool is stalled. The condition Stalled is then True, with the cause. Progress is a machine that became ready, was updated, created or deleted. The default is 600. It overrides the annotation vmpool.dev/progress-deadline-seconds.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "progressDeadlineSeconds")]
     pub progress_deadline_seconds: Option<i32>,
+    /// When the controller replaces machines that serve well. It deletes such a machine within the disruption budget, oldest first, and creates another one; replicas stays. Protected machines wait, and machines with hooks drain first. It overrides the annotation vmpool.dev/recycle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recycle: Option<VirtualMachinePoolRecycle>,
     /// Desired number of machines. Users, autoscalers and targeted removals change it; the controller does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
@@ -106,6 +116,26 @@ pub struct VirtualMachinePoolDrain {
     pub unknown_fields: BTreeMap<String, serde_json::Value>,
 }
 
+/// When the controller replaces machines that are not ready. Without it, it replaces none; an empty object turns it on. It overrides the annotation vmpool.dev/healing.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolHealing {
+    /// How many machines may be unhealthy or being replaced. With more, the controller replaces no further one, because the cause is probably not in the machines. A number from 1, or a percentage of replicas from 1% to 100%, rounded up. The default is 40%.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxUnhealthy")]
+    pub max_unhealthy: Option<Quantity>,
+    /// How long a machine must not have been ready before the controller replaces it, a duration from 1s to 24h. The default is 5m.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "notReadyFor")]
+    pub not_ready_for: Option<String>,
+    /// How long after its deletion was requested a machine that still exists counts as gone, so that another machine takes its place, a duration from 1s to 24h. The default is 5m.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "replaceStuckAfter")]
+    pub replace_stuck_after: Option<String>,
+    /// How long a machine may take from its start until it is ready for the first time, a duration from 1s to 24h. The controller replaces no younger machine, and maxProvisioning no longer counts an older one. The default is 30m.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "startTimeout")]
+    pub start_timeout: Option<String>,
+    /// Fields that this crate does not know. They are written as they were read.
+    #[serde(flatten)]
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
+}
+
 /// Which names in the template get the ordinal of the machine at their end. The names of DataVolumes always get it.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachinePoolNameGeneration {
@@ -124,9 +154,29 @@ pub struct VirtualMachinePoolNameGeneration {
     /// Whether the names of Secrets and ConfigMaps in sysprep volumes get the ordinal. Without it false. The annotation vmpool.dev/name-generation can replace it.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToSysprepRefs")]
     pub append_index_to_sysprep_refs: Option<bool>,
+    /// Whether the names of PersistentVolumeClaims in vmState get the ordinal: of a claim that exists, and of one that KubeVirt creates. Without it false. The annotation vmpool.dev/name-generation can replace it.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToVMStateRefs")]
+    pub append_index_to_vm_state_refs: Option<bool>,
     /// Whether the host name of each guest is the name of its machine. Names that are no DNS labels have no effect. Without it false. The annotation vmpool.dev/name-generation can replace it.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "setHostnameToVMName")]
     pub set_hostname_to_vm_name: Option<bool>,
+    /// Fields that this crate does not know. They are written as they were read.
+    #[serde(flatten)]
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
+}
+
+/// When the controller replaces machines that serve well. It deletes such a machine within the disruption budget, oldest first, and creates another one; replicas stays. Protected machines wait, and machines with hooks drain first. It overrides the annotation vmpool.dev/recycle.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolRecycle {
+    /// By how many percent maxLifetime is shortened at most, by a value that depends on the machine, and not below 10m. The default is 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<i32>,
+    /// The number of claims after which a machine is replaced. The claim that reaches it is the last one: the machine then serves until that claim ends. Without it, the number has no effect.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxClaims")]
+    pub max_claims: Option<i32>,
+    /// The age at which a machine is replaced, a duration of at least 10m. Without it, machines have no age.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxLifetime")]
+    pub max_lifetime: Option<String>,
     /// Fields that this crate does not know. They are written as they were read.
     #[serde(flatten)]
     pub unknown_fields: BTreeMap<String, serde_json::Value>,
@@ -280,6 +330,9 @@ pub struct VirtualMachinePoolStatus {
     /// How many machines autohealing has replaced since the pool was created.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "healedReplicas")]
     pub healed_replicas: Option<i64>,
+    /// Number of machines with disks from earlier content of their source, if imageRefresh is not Off. Absent if it is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "imageOutdatedReplicas")]
+    pub image_outdated_replicas: Option<i32>,
     /// The instance type of the current template, if machines use a copy of it. Absent while the template is not resolved, and with other instancetypePolicy than Pin.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "instancetypeRef")]
     pub instancetype_ref: Option<VirtualMachinePoolStatusInstancetypeRef>,

@@ -7,6 +7,7 @@ use futures::future::join_all;
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_engine::protection::{BY, CLAIM, MAX_PROTECTION, REASON, RESTARTING, UNTIL};
+use vmpool_engine::recycling::{CLAIMS, RECYCLE};
 
 use super::{assert_refused, body, claim, claimed, machine, protect, release, running, send};
 use crate::testing::{MERGE_PATCH, Verb, is_write};
@@ -293,6 +294,35 @@ async fn a_standby_machine_is_not_claimed() {
     assert_refused(&answer, 409, "Conflict");
     let cause = &answer.body["details"]["causes"][0];
     assert_eq!((&cause["reason"], &cause["field"]), (&json!("MachineStandby"), &json!("machine")));
+}
+
+#[tokio::test]
+async fn claims_are_counted_without_renewals_and_repetitions_and_the_last_one_is_honored() {
+    let world = running(1, 2);
+    world.server.store(|store| {
+        store.edit_pool(|pool| {
+            pool["metadata"]["annotations"][RECYCLE] = json!(r#"{"maxClaims": 2}"#);
+        });
+        store.edit_machine("web-1", |machine| machine["status"]["phase"] = json!("Starting"));
+    });
+    let process = world.process(1);
+    let count = || {
+        world.server.store(|store| store.machine("web-0").unwrap()["metadata"]["annotations"][CLAIMS].clone())
+    };
+    for (number, id) in ["a", "b"].into_iter().enumerate() {
+        let first = claim(&world, &process, body(id)).await;
+        assert_eq!(machine(&first), "web-0");
+        assert_eq!(claim(&world, &process, body(id)).await.code.as_u16(), 200, "a repetition");
+        let mut renewal = body(id);
+        renewal["renew"] = json!(true);
+        assert_eq!(claim(&world, &process, renewal).await.code.as_u16(), 200);
+        assert_eq!(count(), json!((number + 1).to_string()));
+        let kept = release(&world, &process, then(&first, "Keep")).await;
+        assert_eq!(kept.code.as_u16(), 200, "{}", kept.body);
+        assert_eq!(count(), json!((number + 1).to_string()), "a released claim was used");
+    }
+    let third = claim(&world, &process, body("c")).await;
+    assert_refused(&third, 409, "NoMachineAvailable");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use serde_json::json;
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_engine::ObjectId;
+use vmpool_engine::recycling::CLAIMS;
 use vmpool_engine::scale_down::removal::RemovalRecord;
 
 use super::{assert_refused, body, claim, claimed, machine, protect, running};
@@ -114,4 +115,8 @@ async fn a_claimed_machine_that_is_found_in_the_record_is_given_back() {
     });
     assert_eq!(machine(&claim(&world, &world.process(1), body("a")).await), "web-1");
     assert_eq!(claimed(&world), ["web-1"]);
+    let counts = world.server.store(|store| {
+        ["web-0", "web-1"].map(|name| store.machine(name).unwrap()["metadata"]["annotations"][CLAIMS].clone())
+    });
+    assert_eq!(counts, [json!(null), json!("1")], "a claim that is given back does not count");
 }

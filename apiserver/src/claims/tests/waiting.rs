@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures::future::join_all;
 use serde_json::json;
 use vmpool_api::annotations::WAITING_CLAIMS;
 use vmpool_autoscaler::waiting::{WaitingClaimKey, WaitingClaims};
 
-use super::{assert_refused, body, claim, running};
+use super::{assert_refused, body, claim, running, send};
 use crate::state::ApiServerSettings;
 use crate::testing::{ApiServerProcess, ApiServerWorld, NAMESPACE, SETTINGS};
 
@@ -86,4 +87,53 @@ async fn a_dry_run_and_a_claim_of_one_machine_do_not_wait() {
     claim(&world, &process, named).await;
     pass_time(&world, Duration::from_secs(3)).await;
     assert_eq!(waiting(&world), 0);
+}
+
+/// Each user claims with new ids, at a rate of ten thousand claims a minute in all.
+async fn flood(world: &ApiServerWorld, process: &ApiServerProcess, users: usize, seconds: usize) {
+    const CLAIMS_IN_A_SECOND: usize = 167;
+    for second in 0..seconds {
+        let claims = (0..CLAIMS_IN_A_SECOND).map(|number| async move {
+            let user = format!("user-{}", number % users);
+            send(process, &user, "claim", &body(&format!("job-{second}-{number}"))).await
+        });
+        let _answers = world.through(join_all(claims)).await;
+        pass_time(world, Duration::from_secs(1)).await;
+    }
+}
+
+/// The number of entries in the annotation, ended ones included, and its size in bytes.
+fn recorded(world: &ApiServerWorld) -> (usize, usize) {
+    let pool = world.server.store(|store| store.pool());
+    let text = pool["metadata"]["annotations"][WAITING_CLAIMS].as_str().unwrap_or("{}").to_owned();
+    let entries: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap();
+    (entries.len(), text.len())
+}
+
+#[tokio::test]
+async fn ten_thousand_claims_a_minute_are_bounded() {
+    let (world, process) = recording("web");
+    world.server.take_log();
+    let begin = world.env.uptime();
+    flood(&world, &process, 20, 12).await;
+    let (entries, bytes) = recorded(&world);
+    assert!((400..=500).contains(&entries), "{entries}");
+    assert!(bytes < 40_000, "{bytes} bytes");
+    let writes = world.server.take_log();
+    let writes = writes.iter().filter(|call| call.is_write() && call.resource == "virtualmachinepools");
+    let allowed = usize::try_from(world.since(begin).as_secs() / 2).unwrap() + 2;
+    let writes = writes.count();
+    assert!(writes <= allowed, "{writes} writes, {allowed} are allowed");
+}
+
+#[tokio::test]
+async fn one_user_does_not_keep_out_the_claims_of_others() {
+    let (world, process) = recording("web");
+    flood(&world, &process, 1, 4).await;
+    assert_eq!(recorded(&world).0, 50);
+    assert_refused(&claim(&world, &process, body("job-1")).await, 409, "NoMachineAvailable");
+    pass_time(&world, Duration::from_secs(3)).await;
+    let pool = world.server.store(|store| store.pool());
+    let text = pool["metadata"]["annotations"][WAITING_CLAIMS].as_str().unwrap().to_owned();
+    assert!(text.contains(WaitingClaimKey::new("alice", "job-1").as_str()), "{text}");
 }

@@ -23,8 +23,14 @@
 {{- end }}
 {{- $args = append $args (printf "--max-provisioning-per-storage-class=%v" $controller.maxProvisioningPerStorageClass) }}
 {{- end }}
-{{- if and $controller.kubevirtMetrics (include "vmpool.kubevirt" .) }}
-{{- $args = append $args "--kubevirt-metrics" }}
+{{- if $controller.imageNamespaces }}
+{{- if not (include "vmpool.imageRefresh" .) }}
+{{- fail "controller.imageNamespaces requires featureGates.ImageRefresh" }}
+{{- end }}
+{{- $args = append $args (printf "--image-namespaces=%s" (join "," $controller.imageNamespaces)) }}
+{{- end }}
+{{- if and (ne $controller.kubevirtMetrics "auto") (include "vmpool.kubevirt" .) }}
+{{- $args = append $args (printf "--kubevirt-metrics=%s" $controller.kubevirtMetrics) }}
 {{- end }}
 {{- if and (ne $controller.kubevirtConditions "auto") (include "vmpool.kubevirt" .) }}
 {{- $args = append $args (printf "--kubevirt-conditions=%s" $controller.kubevirtConditions) }}

@@ -4,24 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use jiff::Timestamp;
-use serde::Deserialize;
 use vmpool_api::autoscaler::PoolAutoscaler;
 use vmpool_autoscaler::read::read_autoscaler;
-use vmpool_autoscaler::simulation::{RecordedClaim, ReplayResult, render_svg, replay_demand};
+use vmpool_autoscaler::simulation::{
+    ReplayResult, ReplayedDemand, parse_recorded_claims, render_svg, replay_demand,
+};
 
 use crate::arguments::{SimulateArguments, SimulationFormat};
 use crate::output::print_text;
-
-/// A claim in a file.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct FileClaim {
-    /// When it was made.
-    at: Timestamp,
-    /// How long its machine was busy.
-    duration_seconds: u64,
-}
 
 /// Replays the demand in a file against the autoscaler in another one, and prints the result.
 ///
@@ -29,10 +19,15 @@ struct FileClaim {
 /// A file cannot be read, or the demand is empty or too long.
 pub(crate) fn simulate_autoscaler(arguments: &SimulateArguments) -> Result<()> {
     let manifest = read_text(&arguments.filename)?;
-    let claims = parse_claims(&read_text(&arguments.history)?)
+    let claims = parse_recorded_claims(&read_text(&arguments.history)?)
         .with_context(|| format!("reading {}", arguments.history.display()))?;
-    let start_time = Duration::from_secs(arguments.start_seconds);
-    let result = replay_manifest(&manifest, &claims, start_time)
+    let demand = ReplayedDemand {
+        claims: &claims,
+        start_time: Duration::from_secs(arguments.start_seconds),
+        from: arguments.from,
+        until: arguments.until,
+    };
+    let result = replay_manifest(&manifest, &demand)
         .with_context(|| format!("simulating {}", arguments.filename.display()))?;
     match arguments.output {
         SimulationFormat::Text => print_text(&describe_replay(&result)),
@@ -47,27 +42,14 @@ fn read_text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
 }
 
-/// Reads the claims of a history: a JSON list, in any order.
-fn parse_claims(text: &str) -> Result<Vec<RecordedClaim>> {
-    let claims: Vec<FileClaim> = serde_json::from_str(text)
-        .context("a history is a JSON list of claims, each with the fields at and durationSeconds")?;
-    let claim = |claim: FileClaim| RecordedClaim {
-        at: claim.at,
-        duration: Duration::from_secs(claim.duration_seconds),
-    };
-    let mut claims: Vec<RecordedClaim> = claims.into_iter().map(claim).collect();
-    claims.sort_by_key(|claim| claim.at);
-    Ok(claims)
-}
-
-fn replay_manifest(manifest: &str, claims: &[RecordedClaim], start_time: Duration) -> Result<ReplayResult> {
+fn replay_manifest(manifest: &str, demand: &ReplayedDemand<'_>) -> Result<ReplayResult> {
     let object: PoolAutoscaler =
         serde_yaml_ng::from_str(manifest).context("the manifest is no PoolAutoscaler")?;
     let settings = read_autoscaler(&object);
     if !settings.problems.is_empty() {
         bail!("the autoscaler has fields that cannot be read: {}", settings.problems.join("; "));
     }
-    Ok(replay_demand(&settings, claims, start_time)?)
+    Ok(replay_demand(&settings, demand)?)
 }
 
 fn describe_replay(result: &ReplayResult) -> String {
@@ -102,8 +84,10 @@ spec:
 
     #[test]
     fn a_history_is_replayed_in_the_order_of_time() {
-        let claims = parse_claims(HISTORY).unwrap();
-        let result = replay_manifest(MANIFEST, &claims, Duration::from_secs(30)).unwrap();
+        let claims = parse_recorded_claims(HISTORY).unwrap();
+        let start_time = Duration::from_secs(30);
+        let demand = ReplayedDemand { claims: &claims, start_time, from: None, until: None };
+        let result = replay_manifest(MANIFEST, &demand).unwrap();
         assert_eq!((result.claims, result.unanswered, result.wait_seconds_p95), (2, 0, 30));
         assert!(describe_replay(&result).contains("p50 30s, p95 30s"), "{}", describe_replay(&result));
     }
@@ -111,7 +95,8 @@ spec:
     #[test]
     fn an_autoscaler_that_cannot_be_read_is_named() {
         let manifest = MANIFEST.replace("maxReplicas: 5", "maxReplicas: -5");
-        let error = replay_manifest(&manifest, &[], Duration::ZERO).unwrap_err();
+        let demand = ReplayedDemand { claims: &[], start_time: Duration::ZERO, from: None, until: None };
+        let error = replay_manifest(&manifest, &demand).unwrap_err();
         assert!(error.to_string().contains("spec.maxReplicas"), "{error}");
     }
 }

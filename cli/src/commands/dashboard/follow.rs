@@ -1,12 +1,13 @@
 //! Follows the objects of the cluster, with one watch for each kind.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Result;
 use futures::{StreamExt as _, TryStreamExt as _};
 use kube::core::WatchEvent;
 use tokio::sync::watch;
-use vmpool_platforms::{ApiObject, Dvp, InstanceOf, Instances as _, Platform, PlatformName, with_platform};
+use vmpool_platforms::{ApiObject, InstanceOf, Instances as _, Platform, PlatformName, with_platform};
 
 use super::objects::{WatchedKind, WatchedObjects};
 use crate::cluster::UserClusterClient;
@@ -32,14 +33,22 @@ pub(super) struct FollowedKind {
 
 /// The kinds to watch in a namespace, or in all: those of one platform, or of all.
 pub(super) fn followed_kinds(platform: Option<PlatformName>, namespace: Option<&str>) -> Vec<FollowedKind> {
-    let mut kinds = Vec::new();
+    let (mut kinds, mut pool_kinds) = (Vec::new(), BTreeSet::new());
     for name in selected_platforms(platform) {
         with_platform!(name, P => add_followed_platform::<P>(name, namespace, &mut kinds));
+        pool_kinds.insert(with_platform!(name, P => pool_kind::<P>()));
     }
     let mut events = ResourceSelection::all(named_resource("", "v1", "Event", "events"), namespace);
-    events.fields = Some(format!("involvedObject.kind={}", pool_kind::<Dvp>()));
+    events.fields = event_fields(&pool_kinds.iter().map(String::as_str).collect::<Vec<_>>());
     kinds.push(FollowedKind { kind: WatchedKind::Events, selection: events });
     kinds
+}
+
+/// The field selector of events about pools of these kinds; `None` if there are several, because a selector
+/// cannot contain two values. Then all events are followed, and each pool shows its own.
+fn event_fields(pool_kinds: &[&str]) -> Option<String> {
+    let [kind] = pool_kinds else { return None };
+    Some(format!("involvedObject.kind={kind}"))
 }
 
 fn add_followed_platform<P: Platform>(

@@ -195,8 +195,9 @@ fn pool_problem<P: ClientPlatform>(pool: &Value) -> Option<String> {
     let Some(PublishedPhase { phase, message }) = read_published_phase(&facts) else {
         return Some(format!("{}: no controller has written its status", facts.id.name));
     };
-    if let Some(overdue) = condition(ConditionType::StartOverdue).filter(|found| found.status == "True") {
-        return Some(format!("{}: {}", facts.id.name, overdue.message));
+    let unhealthy = [ConditionType::HealingBlocked, ConditionType::StartOverdue];
+    if let Some(found) = unhealthy.into_iter().filter_map(condition).find(|found| found.status == "True") {
+        return Some(format!("{}: {}", facts.id.name, found.message));
     }
     let stalled = condition(ConditionType::Stalled).is_some_and(|condition| condition.status == "True");
     (stalled || phase == ConditionReason::Failing.as_str())

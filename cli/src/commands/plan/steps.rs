@@ -159,12 +159,15 @@ fn delete_reason(preview: &Preview, reason: DeleteReason) -> String {
         }
         DeleteReason::StandbySurplus => "the pool has more standby machines than standby.replicas".to_owned(),
         DeleteReason::StandbyReplaced => "another standby machine takes its place".to_owned(),
-        DeleteReason::Recycled => "its hooks released it; another machine takes its place".to_owned(),
+        DeleteReason::Recycled { cause } => {
+            format!("{}; another machine takes its place", cause.clause())
+        }
         DeleteReason::Targeted { .. } => "the target of a targeted removal".to_owned(),
         DeleteReason::StorageChanged { preserved } => {
             let storage = if preserved { "with its preserved storage" } else { "with new storage" };
             format!("the storage in its template changed, so it is created again {storage}")
         }
+        DeleteReason::NotReady => "it was not ready for too long; another machine takes its place".to_owned(),
         DeleteReason::Unhealthy => "it does not start, so it is created again".to_owned(),
     }
 }

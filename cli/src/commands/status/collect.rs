@@ -16,7 +16,7 @@ use vmpool_platforms::{ClientPlatform, InstanceOf, Instances, MachineStorage, Vo
 
 use super::view::{
     ActivityStatus, DiskOverview, DrainStatus, MachineOverview, PoolOverview, ProtectionStatus,
-    PublishedCounters,
+    PublishedCounters, RecyclingStatus,
 };
 use super::volumes::list_volume_overviews;
 use crate::cluster::{ListScope, UserClusterClient, name_of};
@@ -83,6 +83,7 @@ fn pool_overview<P: ClientPlatform>(pool: &ParsedPool, stored: &Value) -> PoolOv
         draining: summary.map_or(0, |summary| summary.draining),
         standby: summary.map_or(0, |summary| summary.standby.total),
         ready_standby: summary.map_or(0, |summary| summary.standby.ready),
+        image_outdated: summary.map_or(0, |summary| summary.image_outdated),
         revision: summary.map(|summary| summary.revision.to_string()).unwrap_or_default(),
         paused: P::is_paused(pool),
         state: read_published_phase(pool).map(|published| published.phase).unwrap_or_default(),
@@ -214,6 +215,7 @@ fn machine_overview(pool: &Pool, machine: &Machine) -> MachineOverview {
         revision: machine.effective_revision().map(ToString::to_string),
         restart_pending: machine.restart_pending,
         drain: DrainStatus::of(machine),
+        recycling: RecyclingStatus::of(machine),
         standby: machine.standby.as_ref().map(|state| state.phase.as_str()),
         created: Some(machine.created),
         problem: machine.problem.as_ref().map(ToString::to_string),

@@ -8,7 +8,7 @@ use vmpool_engine::protection::timestamp_text;
 
 use super::view::{
     ActivityStatus, DiskOverview, DrainStatus, MachineOverview, PoolOverview, ProtectionStatus,
-    PublishedCounters,
+    PublishedCounters, RecyclingStatus,
 };
 use crate::age::format_age;
 use crate::observation::describe_earlier_phase;
@@ -22,6 +22,9 @@ const MACHINE_LINES: usize = 20;
 
 /// The largest number of machines that are not ready and have a line of their own above the conditions.
 const UNREADY_LINES: usize = 10;
+
+/// The largest number of lines of free disks, unless all are wanted.
+const FREE_DISK_LINES: usize = 10;
 
 /// How much of a long status the text contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +51,7 @@ pub(super) fn render_pool_overview(status: &PoolOverview, extent: TextExtent, no
     }
     if !status.free_disks.is_empty() {
         text.push('\n');
-        text.push_str(&free_disks(&status.free_disks, now));
+        text.push_str(&render_free_disks(&status.free_disks, extent, now));
     }
     let events = status.events.iter().map(|event| {
         let since = event.time.map(|time| format_age(time, now)).unwrap_or_default();
@@ -156,6 +159,9 @@ fn render_pool_header(status: &PoolOverview) -> String {
     if status.standby > 0 {
         let _ = write!(text, ", {} of {} standby machines ready", status.ready_standby, status.standby);
     }
+    if status.image_outdated > 0 {
+        let _ = write!(text, ", {} from an earlier image", status.image_outdated);
+    }
     text.push('\n');
     if let Some(PublishedCounters { replicas, ready }) = status.published {
         let _ = writeln!(
@@ -229,6 +235,7 @@ fn machine_row(machine: &MachineOverview, now: Timestamp) -> Vec<Cell> {
     }
     notes.extend(machine.problem.clone());
     notes.extend(machine.drain.as_ref().map(describe_drain));
+    notes.extend(machine.recycling.as_ref().and_then(describe_request));
     notes.extend(machine.protection.as_ref().map(|protection| describe_protection(protection, now)));
     vec![
         machine.name.clone().into(),
@@ -251,6 +258,11 @@ fn describe_drain(drain: &DrainStatus) -> String {
         let _ = write!(text, ", until {}", timestamp_text(deadline));
     }
     text
+}
+
+/// The request to replace a machine in one sentence; `None` without one.
+fn describe_request(recycling: &RecyclingStatus) -> Option<String> {
+    recycling.requested.map(|at| format!("its replacement was requested at {}", timestamp_text(at)))
 }
 
 /// The protection of a machine in one sentence.
@@ -299,20 +311,32 @@ fn disk_row(branch: &str, disk: &DiskOverview, now: Timestamp) -> Vec<Cell> {
     ]
 }
 
-fn free_disks(disks: &[DiskOverview], now: Timestamp) -> String {
-    let rows: Vec<Vec<Cell>> = disks
-        .iter()
-        .map(|disk| {
-            vec![
-                disk.name.clone().into(),
-                disk.state.clone().into(),
-                disk.template.clone().unwrap_or_default().into(),
-                disk.size.map(format_bytes).unwrap_or_default().into(),
-                disk.free_since.map(|since| format_age(since, now)).unwrap_or_default().into(),
-            ]
-        })
-        .collect();
-    render_table(&["FREE DISK", "STATE", "TEMPLATE", "SIZE", "FREE FOR"], &rows)
+/// The free disks, in the order of their names.
+fn render_free_disks(disks: &[DiskOverview], extent: TextExtent, now: Timestamp) -> String {
+    let shown = match extent {
+        TextExtent::Screen => disks.len().min(FREE_DISK_LINES),
+        TextExtent::Complete => disks.len(),
+    };
+    let row = |disk: &DiskOverview| {
+        vec![
+            disk.name.clone().into(),
+            disk.state.clone().into(),
+            disk.template.clone().unwrap_or_default().into(),
+            disk.size.map(format_bytes).unwrap_or_default().into(),
+            disk.free_since.map(|since| format_age(since, now)).unwrap_or_default().into(),
+        ]
+    };
+    let rows: Vec<Vec<Cell>> = disks[..shown].iter().map(row).collect();
+    let mut text = render_table(&["FREE DISK", "STATE", "TEMPLATE", "SIZE", "FREE FOR"], &rows);
+    if shown < disks.len() {
+        let _ = writeln!(
+            text,
+            "and {} more of {} free disks; --all shows them",
+            disks.len() - shown,
+            disks.len()
+        );
+    }
+    text
 }
 
 /// A size with the largest unit of which it is at least one.

@@ -39,6 +39,8 @@ pub(super) struct PoolOverview {
     pub(super) standby: usize,
     /// Those of them that the controller can start.
     pub(super) ready_standby: usize,
+    /// Machines with disks from earlier content of their source, as the controller published it.
+    pub(super) image_outdated: usize,
     /// The current revision.
     pub(super) revision: String,
     /// Whether the pool or its rollout is paused.
@@ -88,6 +90,7 @@ pub(super) struct MachineOverview {
     pub(super) problem: Option<String>,
     pub(super) protection: Option<ProtectionStatus>,
     pub(super) drain: Option<DrainStatus>,
+    pub(super) recycling: Option<RecyclingStatus>,
     /// The phase of a standby machine.
     pub(super) standby: Option<&'static str>,
 }
@@ -130,6 +133,25 @@ impl DrainStatus {
         let mark = draining.mark.as_ref()?;
         let hooks = draining.unreleased(&mark.id).map(ToString::to_string).collect();
         Some(Self { step: mark.reason.step(), deadline: Some(mark.deadline), hooks })
+    }
+}
+
+/// What is known about the replacement of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct RecyclingStatus {
+    /// When a user requested the replacement; `None` without a request for this machine.
+    pub(super) requested: Option<Timestamp>,
+    /// How often the machine was claimed.
+    pub(super) claims: u32,
+}
+
+impl RecyclingStatus {
+    /// What is known about the machine; `None` if nothing is.
+    pub(super) fn of(machine: &Machine) -> Option<Self> {
+        let known = machine.recycling.as_deref()?;
+        let requested = known.requested.filter(|requested| *requested > machine.created);
+        let status = Self { requested, claims: known.claims };
+        (status != Self::default()).then_some(status)
     }
 }
 

@@ -67,6 +67,17 @@ fn a_time_zone_has_a_name_of_the_database(#[case] name: &str, #[case] known: boo
     assert_eq!(find_time_zone(name).is_some(), known);
 }
 
+#[rstest]
+fn a_time_at_an_end_of_the_calendar_does_not_panic(
+    #[values("UTC", "Europe/Berlin", "Pacific/Kiritimati", "America/New_York")] zone: &str,
+    #[values("* * * * *", "0 0 29 2 *", "59 23 31 12 *")] start: &str,
+    #[values(Timestamp::MIN, Timestamp::MAX)] now: Timestamp,
+) {
+    let sample = schedule(start, 60, zone);
+    let _ = sample.is_active(now);
+    assert!(sample.next_change(now).is_none_or(|next| next > now));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -3,9 +3,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 use proptest::prelude::*;
 
-use super::{LONGEST_REPLAY, RecordedClaim, ReplayError, render_svg, replay_demand};
+use super::{
+    LONGEST_REPLAY, RecordedClaim, ReplayError, ReplayResult, ReplayedDemand, parse_recorded_claims,
+    render_svg,
+};
 use crate::demand::FreeMachines;
 use crate::limits::{AutoscaledPool, AutoscalerSettings, ReplicaLimits};
+
+mod guides;
+mod hpa;
 
 fn settings(max: u32, free: u32) -> AutoscalerSettings {
     AutoscalerSettings {
@@ -28,6 +34,15 @@ fn claims(of: &[(i64, u64)]) -> Vec<RecordedClaim> {
 }
 
 const START: Duration = Duration::from_mins(1);
+
+fn replay_demand(
+    settings: &AutoscalerSettings,
+    claims: &[RecordedClaim],
+    start_time: Duration,
+) -> Result<ReplayResult, ReplayError> {
+    let demand = ReplayedDemand { claims, start_time, from: None, until: None };
+    super::replay_demand(settings, &demand)
+}
 
 #[test]
 fn a_claim_from_zero_waits_for_the_start_of_a_machine() {
@@ -59,6 +74,42 @@ fn a_demand_that_is_empty_or_too_long_is_refused() {
     assert_eq!(replay_demand(&settings(1, 0), &[], START), Err(ReplayError::Empty));
     let demand = claims(&[(0, 1), (too_long, 1)]);
     assert_eq!(replay_demand(&settings(1, 0), &demand, START), Err(ReplayError::TooLong));
+}
+
+#[test]
+fn numbers_that_are_too_large_are_refused() {
+    let demand = claims(&[(0, u64::MAX)]);
+    assert_eq!(replay_demand(&settings(1, 0), &demand, START), Err(ReplayError::TooLong));
+    let demand = claims(&[(0, 1)]);
+    let forever = Duration::from_secs(u64::MAX);
+    assert_eq!(replay_demand(&settings(1, 0), &demand, forever), Err(ReplayError::TooLong));
+}
+
+#[test]
+fn a_replay_has_the_machines_of_the_time_before_and_after_the_claims() {
+    let claims = claims(&[(3600, 600)]);
+    let begin = Timestamp::from_second(1_800_000_000).unwrap();
+    let (from, until) = (Some(begin), begin.checked_add(Duration::from_hours(3)).ok());
+    let demand = ReplayedDemand { claims: &claims, start_time: START, from, until };
+    let result = super::replay_demand(&settings(5, 1), &demand).unwrap();
+    assert_eq!((result.wait_seconds_p95, result.unanswered), (0, 0), "the free machine exists before");
+    assert!((result.idle_machine_hours - 3.0).abs() < 0.2, "{}", result.idle_machine_hours);
+
+    let outside = ReplayedDemand { from: until, until: None, ..demand };
+    assert_eq!(super::replay_demand(&settings(5, 1), &outside), Err(ReplayError::Outside));
+    let outside = ReplayedDemand { from: None, until: Some(begin), ..demand };
+    assert_eq!(super::replay_demand(&settings(5, 1), &outside), Err(ReplayError::Outside));
+}
+
+#[test]
+fn a_history_is_read_in_the_order_of_time() {
+    let text = r#"[{"at":"2026-11-27T08:10:00Z","durationSeconds":60},{"at":"2026-11-27T08:00:00Z","durationSeconds":5}]"#;
+    let durations: Vec<u64> =
+        parse_recorded_claims(text).unwrap().iter().map(|claim| claim.duration.as_secs()).collect();
+    assert_eq!(durations, [5, 60]);
+    for text in ["", "{}", r#"[{"at":"soon","durationSeconds":1}]"#, r#"[{"at":"2026-11-27T08:10:00Z"}]"#] {
+        assert!(parse_recorded_claims(text).is_err(), "{text}");
+    }
 }
 
 #[test]

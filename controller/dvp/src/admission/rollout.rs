@@ -3,15 +3,24 @@
 //!
 //! Annotations can change without the spec, so these rules are evaluated before an unchanged spec is allowed.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use vmpool_api::names::is_dns_label;
 use vmpool_api::{Share, ShareError, annotations};
 use vmpool_engine::admission::{RefusalCollector, Warning};
 use vmpool_engine::draining::{DRAIN, DRAIN_FIELD, parse_drain};
+use vmpool_engine::healing::setting::{
+    HEALING, HEALING_FIELD, HealingPolicy, parse_annotated_healing, parse_healing,
+};
+use vmpool_engine::image_refresh::{
+    IMAGE_REFRESH, IMAGE_REFRESH_FIELD, ImageRefresh, parse_image_refresh, parse_image_refresh_text,
+};
 use vmpool_engine::progress::{
     PROGRESS_DEADLINE, PROGRESS_DEADLINE_FIELD, parse_progress_deadline, parse_progress_deadline_text,
 };
 use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
+use vmpool_engine::recycling::{RECYCLE, RECYCLE_FIELD, RecyclePolicy, parse_recycle};
 use vmpool_engine::scale_up::provisioning_limit::{
     MAX_PROVISIONING, MAX_PROVISIONING_FIELD, describe_share_error,
 };
@@ -19,7 +28,7 @@ use vmpool_engine::standby::{STANDBY, STANDBY_FIELD, StandbySettings, WarmUp, pa
 
 use super::super::standby::find_start_obstacle;
 use super::rule::Rule;
-use super::view::{ReviewedPool, json_at_path, json_field};
+use super::view::{ReviewedDiskTemplate, ReviewedPool, json_at_path, json_field};
 
 /// A field and its equivalent annotation.
 struct AnnotatedField {
@@ -181,6 +190,22 @@ const DEADLINE: AnnotatedField = AnnotatedField {
 const NO_DEADLINE: &str = "it is not a whole number of seconds from 1";
 const DEADLINES: &str = "use for example 1800, or remove it";
 
+const REFRESH: AnnotatedField = AnnotatedField {
+    path: &[IMAGE_REFRESH_FIELD],
+    annotation: IMAGE_REFRESH,
+    rule: Rule::ImageRefresh,
+    annotation_rule: Rule::ImageRefresh,
+    validate_field: |value| {
+        parse_image_refresh(value).is_err().then(|| InvalidValue::new(NO_REFRESH, REFRESHES))
+    },
+    parse_annotation: |text| match parse_image_refresh_text(text) {
+        Ok(refresh) => Ok(Value::from(refresh.as_str())),
+        Err(_) => Err(InvalidValue::new(NO_REFRESH, REFRESHES)),
+    },
+};
+const NO_REFRESH: &str = "it is not Off, Report or Recreate";
+const REFRESHES: &str = "use Report or Recreate, or remove it; in YAML, Off needs quotes";
+
 const PROVISIONING: AnnotatedField = AnnotatedField {
     path: &[MAX_PROVISIONING_FIELD],
     annotation: MAX_PROVISIONING,
@@ -261,16 +286,70 @@ fn check_standby_start(old: Option<ReviewedPool<'_>>, new: ReviewedPool<'_>, fou
     }
 }
 
-const ANNOTATED_FIELDS: [AnnotatedField; 9] = [
+const HEALTH: AnnotatedField = AnnotatedField {
+    path: &[HEALING_FIELD],
+    annotation: HEALING,
+    rule: Rule::Healing,
+    annotation_rule: Rule::Healing,
+    validate_field: |value| parse_healing(value).is_err().then(|| InvalidValue::new(NO_HEALING, HEALINGS)),
+    // One spelling of each duration.
+    parse_annotation: |text| match parse_annotated_healing(text) {
+        Ok(policy) => Ok(healing_value(&policy)),
+        Err(_) => Err(InvalidValue::new(NO_HEALING, HEALINGS)),
+    },
+};
+const NO_HEALING: &str = "it is not an object with durations from 1s to 24h and maxUnhealthy, a number from 1 or a \
+                          percentage";
+const HEALINGS: &str = "use for example {\"notReadyFor\": \"5m\", \"maxUnhealthy\": \"40%\"}, or remove it";
+
+/// The setting with all its fields.
+fn healing_value(policy: &HealingPolicy) -> Value {
+    let seconds = |duration: Duration| format!("{}s", duration.as_secs_f64());
+    json!({
+        "notReadyFor": seconds(policy.not_ready_for),
+        "startTimeout": seconds(policy.start_timeout),
+        "maxUnhealthy": share_value(policy.max_unhealthy),
+        "replaceStuckAfter": seconds(policy.replace_stuck_after),
+    })
+}
+
+const RECYCLING: AnnotatedField = AnnotatedField {
+    path: &[RECYCLE_FIELD],
+    annotation: RECYCLE,
+    rule: Rule::Recycle,
+    annotation_rule: Rule::Recycle,
+    validate_field: |value| parse_recycle(value).is_err().then(|| InvalidValue::new(NO_RECYCLE, RECYCLES)),
+    parse_annotation: |text| {
+        let value: Option<Value> = serde_json::from_str(text).ok();
+        match value.and_then(|value| parse_recycle(&value).ok()) {
+            Some(policy) => Ok(recycle_value(policy)),
+            None => Err(InvalidValue::new(NO_RECYCLE, RECYCLES)),
+        }
+    },
+};
+const NO_RECYCLE: &str = "it is not an object with maxLifetime of at least 10m, maxClaims from 1, and jitter from \
+                          0 to 100";
+const RECYCLES: &str = "use for example {\"maxLifetime\": \"168h\", \"jitter\": 20}, or remove it";
+
+/// The value of a field with this policy, in one spelling of its lifetime.
+fn recycle_value(policy: RecyclePolicy) -> Value {
+    let lifetime = policy.max_lifetime.map(|lifetime| format!("{}s", lifetime.as_secs_f64()));
+    json!({ "maxLifetime": lifetime, "maxClaims": policy.max_claims, "jitter": policy.jitter })
+}
+
+const ANNOTATED_FIELDS: [AnnotatedField; 12] = [
     MAX_UNAVAILABLE,
     PAUSED,
     REVISION,
     HISTORY,
     PROTECTION,
     PROVISIONING,
+    HEALTH,
     DRAINING,
     DEADLINE,
+    RECYCLING,
     STANDBY_MACHINES,
+    REFRESH,
 ];
 
 /// The pinned revision.
@@ -334,6 +413,32 @@ pub(super) fn check_rollout_settings(
             warn_overridden_annotation(setting, new, warnings);
         }
     }
+    check_refresh_of_retained_disks(old, new, found);
+}
+
+/// Refuses to recreate machines for their images if no disk would be created again.
+fn check_refresh_of_retained_disks(
+    old: Option<ReviewedPool<'_>>,
+    new: ReviewedPool<'_>,
+    found: &mut RefusalCollector,
+) {
+    let recreates_in_vain = |pool: ReviewedPool<'_>| {
+        REFRESH.effective(pool) == ImageRefresh::Recreate.as_str()
+            && pool.disks().next().is_some()
+            && pool.disks().all(ReviewedDiskTemplate::retains)
+    };
+    if !recreates_in_vain(new) || old.is_some_and(recreates_in_vain) {
+        return;
+    }
+    let value = REFRESH.value(new);
+    let (path, value) = if value.is_null() {
+        (REFRESH.annotation_field(), new.annotation(IMAGE_REFRESH))
+    } else {
+        (REFRESH.field(), value)
+    };
+    let reason = "all disks of the pool are retained, so no machine would get a disk of the new image";
+    let way_out = "use Report, or set reclaim.onScaleDown of a disk template to Delete";
+    found.refuse(Rule::ImageRefresh, path, value, reason, way_out);
 }
 
 /// Warns if an annotation has no effect because the field is set.
@@ -341,7 +446,8 @@ fn warn_overridden_annotation(setting: &AnnotatedField, pool: ReviewedPool<'_>, 
     let (value, annotation) = (setting.value(pool), pool.annotation(setting.annotation));
     let Some(text) = annotation.as_str().filter(|_| !value.is_null()) else { return };
     let read = |text: &str| (setting.parse_annotation)(text).ok();
-    let value = value.as_str().and_then(read).unwrap_or_else(|| value.clone());
+    let spelled = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let value = read(&spelled).unwrap_or_else(|| value.clone());
     if read(text).is_some_and(|stands_for| stands_for != value) {
         let detail = format!(
             "{} has another value, and the field overrides the annotation; remove the annotation",

@@ -59,9 +59,14 @@ rules! {
     MaxProtection "W24" Invalid Rollout "maxProtection is a duration from 1m to 720h";
     ProgressDeadline "W28" Invalid Rollout "progressDeadlineSeconds is a number of seconds from 1";
     MaxProvisioning "W26" Invalid Rollout "maxProvisioning is a number from 1, or a percentage from 1% to 100%";
+    Healing "W32" Invalid Rollout "healing has durations from 1s to 24h, and maxUnhealthy is a number from 1 or a \
+    percentage";
     Drain "W27" Invalid Rollout "drain.timeout is a duration from 0s to 24h";
     Standby "W29" Invalid Rollout "standby has a number of machines and known settings, and its template starts \
     machines by itself";
+    Recycle "W30" Invalid Rollout "recycle has maxLifetime from 10m, maxClaims from 1 and jitter from 0 to 100";
+    ImageRefresh "W34" Invalid Rollout "imageRefresh is Off, Report or Recreate, and not Recreate if all disks are \
+    retained";
     RolloutAnnotation "W18" Invalid Rollout "Annotations of the rollout have values that their fields could have";
     RolloutContradiction "W19" Warning Rollout "Annotations of the rollout do not contradict their fields";
     PinnedRevision "W20" Invalid Rollout "A pinned revision is stored, and its disks have templates";

@@ -3,21 +3,29 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use vmpool_api::enums::RunPolicy;
 use vmpool_api::{annotations, labels};
 use vmpool_engine::Machine;
 use vmpool_engine::draining::Draining;
+use vmpool_engine::image_refresh::read_disk_sources;
 use vmpool_engine::limits;
-use vmpool_engine::model::{DetachedDisk, DiskRef, MachineActivity};
+use vmpool_engine::model::{DetachedDisk, DiskRef, MachineActivity, StartHealth};
 use vmpool_engine::protection::Protection;
+use vmpool_engine::recycling::RecycleFacts;
 use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::standby::{STANDBY, StandbyPhase, StandbyState, read_activated_at};
 use vmpool_platform::{intern_text, shared_owner_of};
 
-use super::super::objects::{DvpDeviceRef, DvpMachineObject, DvpMachineStatus, DvpPoolObject};
+use super::super::objects::{
+    DvpDeviceRef, DvpMachineObject, DvpMachineStatus, DvpPoolObject, PlatformCondition,
+};
 use super::super::standby;
 use super::{annotation_value, creation_time, label_value, object_id, pool_uid, truncated_message};
+
+/// The phase of a machine whose guest is paused.
+const PAUSE: &str = "Pause";
 
 pub(crate) fn read_machine(object: &DvpMachineObject) -> Machine {
     let metadata = &object.metadata;
@@ -30,6 +38,7 @@ pub(crate) fn read_machine(object: &DvpMachineObject) -> Machine {
     Machine {
         created: creation_time(metadata),
         terminating: metadata.deletion_timestamp.is_some(),
+        terminating_since: metadata.deletion_timestamp.as_ref().map(|deleted| deleted.0),
         owner: shared_owner_of::<DvpPoolObject, DvpMachineObject>(metadata),
         pool_uid_label: label_value(metadata, labels::POOL_UID).map(pool_uid),
         pool_label: label_value(metadata, labels::POOL).map(intern_text),
@@ -48,6 +57,8 @@ pub(crate) fn read_machine(object: &DvpMachineObject) -> Machine {
         lingering: lingering_disks(&status.block_device_refs, &disks),
         devices_ready: holds("BlockDevicesReady"),
         problem: not_ready_problem(&object.spec.run_policy, status),
+        start_health: StartHealth { not_ready_since: not_ready_since(status), ..StartHealth::default() },
+        unready_on_purpose: is_unready_on_purpose(&object.spec.run_policy, status),
         restoring: status
             .conditions
             .iter()
@@ -55,6 +66,8 @@ pub(crate) fn read_machine(object: &DvpMachineObject) -> Machine {
         detached: detached_disks(&map, &disks),
         protection: Protection::read(metadata.annotations.as_ref()),
         draining: Draining::read(metadata.annotations.as_ref()),
+        disk_sources: read_disk_sources(metadata.annotations.as_ref()).map(intern_text),
+        recycling: RecycleFacts::read(metadata.annotations.as_ref()),
         standby: read_standby_state(object),
         activated,
         awaits_start: standby::awaits_start(object, activated),
@@ -80,11 +93,32 @@ fn read_activity(phase: &str) -> MachineActivity {
     }
 }
 
+/// When the machine last stopped being ready, stopped or paused, as far as its last phases show it.
+fn not_ready_since(status: &DvpMachineStatus) -> Option<Timestamp> {
+    let is_unready = |phase: &str| read_activity(phase) == MachineActivity::NotRunning && phase != PAUSE;
+    let transitions = status.stats.phases_transitions.iter().rev();
+    let last = transitions.take_while(|transition| is_unready(&transition.phase));
+    let since = last.filter_map(|transition| transition.timestamp).min();
+    since.filter(|_| is_unready(&status.phase))
+}
+
+/// Whether the machine is not ready on purpose. With `AlwaysOn`, the platform starts a stopped machine again.
+fn is_unready_on_purpose(run_policy: &str, status: &DvpMachineStatus) -> bool {
+    let is_busy = |condition: &PlatformCondition| {
+        ["Snapshotting", "Maintenance", "Migrating"].iter().any(|kind| condition.holds(kind))
+    };
+    match status.phase.as_str() {
+        PAUSE => true,
+        "Stopped" => run_policy.parse().ok() != Some(RunPolicy::AlwaysOn),
+        _ => status.conditions.iter().any(is_busy),
+    }
+}
+
 /// Why a machine is not ready and does not become ready by itself.
 fn not_ready_problem(run_policy: &str, status: &DvpMachineStatus) -> Option<Arc<str>> {
     match status.phase.as_str() {
         "" | "Pending" => start_problem(status),
-        phase @ ("Degraded" | "Pause") => {
+        phase @ ("Degraded" | PAUSE) => {
             Some(running_message(status).unwrap_or_else(|| intern_text(&format!("its phase is {phase}"))))
         }
         "Stopped" => stop_problem(run_policy).map(intern_text),

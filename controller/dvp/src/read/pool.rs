@@ -8,10 +8,13 @@ use serde_json::Value;
 use vmpool_api::{GoDuration, Quantity, annotations};
 use vmpool_engine::condition::StatusCondition;
 use vmpool_engine::draining;
+use vmpool_engine::healing::setting::read_healing;
+use vmpool_engine::image_refresh::read_image_refresh;
 use vmpool_engine::limits;
 use vmpool_engine::model::{ObjectId, PoolDiskTemplate, PublishedStatus, ScaleDownPolicy};
 use vmpool_engine::progress::read_progress_deadline;
 use vmpool_engine::protection;
+use vmpool_engine::recycling::read_recycle;
 use vmpool_engine::revisions::{Fingerprint, RevisionId};
 use vmpool_engine::scale_down::removal::RemovalRecord;
 use vmpool_engine::scale_up::class_slots::list_distinct_classes;
@@ -90,9 +93,13 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         object.metadata.annotations.as_ref(),
         &mut invalid_settings,
     );
+    let healing = read_healing(&spec.healing, object.metadata.annotations.as_ref(), &mut invalid_settings);
     let standby_settings = read_standby_setting(object, spec, &mut invalid_settings);
     let drain_timeout =
         draining::read_drain(&spec.drain, object.metadata.annotations.as_ref(), &mut invalid_settings);
+    let image_refresh =
+        read_image_refresh(&spec.image_refresh, object.metadata.annotations.as_ref(), &mut invalid_settings);
+    let recycle = read_recycle(&spec.recycle, object.metadata.annotations.as_ref(), &mut invalid_settings);
     validation_errors.truncate(limits::VALIDATION_ERRORS);
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
     // They become a message of the status and can quote long values.
@@ -109,9 +116,12 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         max_protection,
         progress_deadline,
         max_provisioning,
+        healing,
         standby: standby_settings,
         storage_classes: read_storage_classes(spec),
         drain_timeout,
+        image_refresh,
+        recycle,
         rollout,
         disks,
         name_block,
@@ -244,6 +254,7 @@ fn published_status(status: &DvpPoolStatus, pool: &ObjectId) -> PublishedStatus 
             updated: status.updated_replicas?,
             restart_pending: status.restart_pending_replicas?,
             draining: status.draining_replicas.unwrap_or_default(),
+            image_outdated: status.image_outdated_replicas.unwrap_or_default(),
             next_number: status.next_machine_number,
             healed: 0,
             revision: RevisionId::from(status.desired_template_hash.as_deref()?),

@@ -3,6 +3,7 @@ use std::time::Duration;
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_api::labels;
+use vmpool_engine::image_refresh::ImageRefresh;
 use vmpool_engine::model::{
     DetachedDisk, DiskAnnotations, DiskState, DisruptionBudget, Lifetime, MachineActivity, PoolDiskTemplate,
     RequestedRevision, RolloutPolicy, StoredTime,
@@ -372,6 +373,72 @@ fn a_stopped_machine(#[case] phase: &str, #[case] activity: MachineActivity) {
     assert_eq!(machine(&json!({ "status": { "phase": phase } })).activity, activity);
 }
 
+#[rstest]
+#[case::stopped_by_a_user("Stopped", "", &[], true)]
+#[case::stopped_by_its_run_policy("Stopped", "AlwaysOff", &[], true)]
+#[case::stopped_under_an_unknown_policy("Stopped", "Sometimes", &[], true)]
+#[case::stopped_although_it_is_always_on("Stopped", "AlwaysOn", &[], false)]
+#[case::paused("Pause", "AlwaysOn", &[], true)]
+#[case::restored("Pending", "AlwaysOn", &["Maintenance"], true)]
+#[case::in_a_snapshot("Degraded", "", &["Snapshotting"], true)]
+#[case::migrating("Degraded", "", &["Migrating"], true)]
+#[case::starting("Starting", "", &["Running"], false)]
+#[case::degraded("Degraded", "AlwaysOnUnlessStoppedManually", &[], false)]
+fn a_machine_is_unready_on_purpose(
+    #[case] phase: &str,
+    #[case] run_policy: &str,
+    #[case] conditions: &[&str],
+    #[case] on_purpose: bool,
+) {
+    let conditions: Vec<Value> =
+        conditions.iter().map(|kind| json!({ "type": kind, "status": "True" })).collect();
+    let machine = machine(&json!({
+        "spec": { "runPolicy": run_policy },
+        "status": { "phase": phase, "conditions": conditions },
+    }));
+    assert_eq!(machine.unready_on_purpose, on_purpose);
+}
+
+#[rstest]
+#[case::ready(&[("Starting", 1), ("Running", 2)], None)]
+#[case::since_it_was_created(&[("Pending", 1), ("Starting", 2)], Some(1))]
+#[case::since_it_last_ran(&[("Running", 1), ("Degraded", 2), ("Pending", 3), ("Degraded", 4)], Some(2))]
+#[case::since_it_was_stopped(&[("Stopping", 1), ("Stopped", 2), ("Starting", 3)], Some(3))]
+#[case::since_it_was_paused(&[("Running", 1), ("Pause", 2), ("Degraded", 3)], Some(3))]
+#[case::paused(&[("Running", 1), ("Pause", 2)], None)]
+#[case::without_a_history(&[], None)]
+fn a_machine_is_not_ready_since(#[case] phases: &[(&str, i64)], #[case] minute: Option<i64>) {
+    let at = |minute: i64| format!("2026-01-01T10:{minute:02}:00Z");
+    let phase = phases.last().map_or("Starting", |(phase, _)| *phase);
+    let transitions: Vec<Value> =
+        phases.iter().map(|(phase, minute)| json!({ "phase": phase, "timestamp": at(*minute) })).collect();
+    let machine = machine(&json!({
+        "status": { "phase": phase, "stats": { "phasesTransitions": transitions } },
+    }));
+    let expected = minute.map(|minute| at(minute).parse().unwrap());
+    assert_eq!(machine.start_health.not_ready_since, expected);
+}
+
+#[test]
+fn the_time_of_the_deletion_of_a_machine_is_read() {
+    let deleted = "2026-01-01T10:00:00Z";
+    let leaving = machine(&json!({ "metadata": { "name": "m", "deletionTimestamp": deleted } }));
+    assert_eq!((leaving.terminating, leaving.terminating_since), (true, Some(deleted.parse().unwrap())));
+    assert_eq!(machine(&json!({})).terminating_since, None);
+}
+
+#[test]
+fn the_setting_of_healing_is_read() {
+    let healing = |pool: ParsedPool| pool.healing.map(|healing| healing.ceiling(10));
+    assert_eq!(healing(pool(&json!({}), &json!({}))), None);
+    assert_eq!(healing(pool(&json!({ "healing": {} }), &json!({}))), Some(4));
+    let annotated = json!({ "vmpool.dev/healing": r#"{"maxUnhealthy": 3}"# });
+    assert_eq!(healing(pool(&json!({}), &annotated)), Some(3));
+    let unreadable = pool(&json!({ "healing": "on" }), &annotated);
+    assert!(unreadable.invalid_settings[0].starts_with("healing: "), "{:?}", unreadable.invalid_settings);
+    assert_eq!(healing(unreadable), None);
+}
+
 fn disk(body: &Value) -> Disk {
     let mut object = json!({ "metadata": { "name": "builders-data-x7k2pq", "uid": "d" } });
     json_patch::merge(&mut object, body);
@@ -517,3 +584,33 @@ fn objects_that_make_no_sense_are_read_all_the_same(#[case] body: Value) {
 
 mod limits;
 mod problems;
+
+#[rstest]
+#[case::none(json!({}), json!({}), ImageRefresh::Off, 0)]
+#[case::field(json!({ "imageRefresh": "Report" }), json!({ "vmpool.dev/image-refresh": "no" }), ImageRefresh::Report, 0)]
+#[case::annotation(json!({}), json!({ "vmpool.dev/image-refresh": "Recreate" }), ImageRefresh::Recreate, 0)]
+#[case::unreadable(json!({ "imageRefresh": false }), json!({}), ImageRefresh::Off, 1)]
+fn the_setting_of_image_refresh_is_read(
+    #[case] spec: Value,
+    #[case] annotations: Value,
+    #[case] expected: ImageRefresh,
+    #[case] messages: usize,
+) {
+    let pool = pool(&spec, &annotations);
+    assert_eq!((pool.image_refresh, pool.invalid_settings.len()), (expected, messages));
+}
+
+#[rstest]
+#[case::none(json!({}), json!({}), None, 0)]
+#[case::field(json!({ "recycle": { "maxClaims": 3 } }), json!({ "vmpool.dev/recycle": "{" }), Some(3), 0)]
+#[case::annotation(json!({}), json!({ "vmpool.dev/recycle": r#"{"maxClaims": 2}"# }), Some(2), 0)]
+#[case::unreadable(json!({ "recycle": "often" }), json!({}), None, 1)]
+fn the_setting_of_recycling_is_read(
+    #[case] spec: Value,
+    #[case] annotations: Value,
+    #[case] expected: Option<u32>,
+    #[case] messages: usize,
+) {
+    let pool = pool(&spec, &annotations);
+    assert_eq!((pool.recycle.max_claims, pool.invalid_settings.len()), (expected, messages));
+}

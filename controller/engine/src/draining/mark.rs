@@ -24,6 +24,8 @@ pub enum DrainReason {
     TargetedRemoval,
     /// Its restart or recreation by a rollout.
     Rollout,
+    /// Its replacement by another machine.
+    Recycling,
 }
 
 impl DrainReason {
@@ -33,6 +35,7 @@ impl DrainReason {
             Self::ScaleDown => "its deletion in a scale-down",
             Self::TargetedRemoval => "its targeted removal",
             Self::Rollout => "its restart in a rollout",
+            Self::Recycling => "its replacement",
         }
     }
 }
@@ -43,6 +46,7 @@ impl fmt::Display for DrainReason {
             Self::ScaleDown => "ScaleDown",
             Self::TargetedRemoval => "TargetedRemoval",
             Self::Rollout => "Rollout",
+            Self::Recycling => "Recycling",
         })
     }
 }

@@ -17,7 +17,7 @@ mod mark;
 mod planner;
 mod setting;
 
-pub(crate) use budget::is_draining_for_rollout;
+pub(crate) use budget::is_draining_within_budget;
 pub use hooks::{DrainHook, Draining, HOOK_PREFIX, MOST_HOOKS};
 pub use mark::{DrainMark, DrainReason, MARK};
 pub(crate) use planner::{DrainPlanner, plan_drains};

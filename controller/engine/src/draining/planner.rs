@@ -8,21 +8,26 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
+use super::budget::uses_budget;
 use super::hooks::Draining;
 use super::mark::{DrainMark, DrainReason};
 use crate::ids::Uid;
+use crate::image_refresh::may_become_outdated;
 use crate::model::{Machine, Restarts};
-use crate::plan::action::{ApplyStage, DeleteReason, Disruption, PoolAction};
+use crate::plan::action::{ApplyStage, PoolAction};
 use crate::plan::blocker::Blocker;
 use crate::plan::observed::ObservedPool;
 use crate::plan::result::{FinishedDrain, Plan};
-use crate::rollout::progress::{RolloutProgress, RolloutState};
+use crate::recycling::find_recycle_cause;
+use crate::rollout::progress::RolloutState;
 
 /// The machines that the planners of one pass chose for a step.
 pub(crate) struct DrainPlanner<'a> {
     observed: &'a ObservedPool<'a>,
-    /// The chosen machines that are draining. Their marks stay.
+    /// The chosen machines that have hooks or are draining. Their marks stay.
     chosen: BTreeSet<&'a Uid>,
+    /// Whether the pool has more machines than desired, so that it replaces none.
+    has_surplus: bool,
     begun: Vec<PoolAction>,
 }
 
@@ -33,7 +38,29 @@ pub(crate) fn plan_drains(drains: DrainPlanner<'_>, plan: &mut Plan) {
 
 impl<'a> DrainPlanner<'a> {
     pub(crate) fn new(observed: &'a ObservedPool<'a>) -> Self {
-        Self { observed, chosen: BTreeSet::new(), begun: Vec::new() }
+        let has_surplus = observed.has_surplus();
+        Self { observed, chosen: BTreeSet::new(), has_surplus, begun: Vec::new() }
+    }
+
+    /// Whether a planner of this pass chose the machine, which has hooks or is draining.
+    pub(crate) fn is_chosen(&self, machine: &Machine) -> bool {
+        self.chosen.contains(&machine.id.uid)
+    }
+
+    /// The machines whose drains the plan begins and that use disruption budget from then on.
+    pub(crate) fn begun_within_budget(&self) -> impl Iterator<Item = &Uid> {
+        self.begun.iter().filter_map(|action| match action {
+            PoolAction::BeginDrain { machine, mark } => uses_budget(mark.reason).then_some(&machine.uid),
+            _ => None,
+        })
+    }
+
+    /// Whether the owner of a hook released the machine for a step that does not follow any more. It is not
+    /// called back but replaced: its agent may have stopped. A protected machine stays.
+    pub(crate) fn is_released(&self, machine: &Machine) -> bool {
+        !machine.is_protected(self.observed.now)
+            && machine.draining.as_deref().is_some_and(Draining::is_released_by_owner)
+            && self.has_ended(machine)
     }
 
     /// Whether the step for which the machine was chosen can follow now. Otherwise the plan begins its drain,
@@ -46,9 +73,7 @@ impl<'a> DrainPlanner<'a> {
     ) -> bool {
         let (observed, timeout) = (self.observed, self.observed.pool.drain_timeout);
         let Some(draining) = machine.draining.as_ref() else { return true };
-        if draining.mark.is_some() {
-            self.chosen.insert(&machine.id.uid);
-        }
+        self.chosen.insert(&machine.id.uid);
         // A guest that does not run has nothing to finish.
         if timeout.is_zero()
             || machine.is_off()
@@ -85,20 +110,16 @@ impl<'a> DrainPlanner<'a> {
         plan.finished_drains.push(FinishedDrain { machine: machine.id.name.clone(), hooks, lasted });
     }
 
-    fn plan(mut self, plan: &mut Plan) {
+    fn plan(self, plan: &mut Plan) {
         let observed = self.observed;
         let leaving: BTreeSet<Uid> = plan.leaving().cloned().collect();
-        let ended: Vec<&Arc<Machine>> = observed
+        let ended = observed
             .pool_machines()
             .filter(|machine| !machine.terminating && !leaving.contains(&machine.id.uid))
-            .filter(|machine| self.has_ended(machine))
-            .collect();
-        let (released, ended): (Vec<_>, Vec<_>) =
-            ended.into_iter().partition(|machine| may_have_stopped(observed, machine));
-        self.replace_released_machines(released, plan);
+            .filter(|machine| self.has_ended(machine) && !self.is_released(machine))
+            .map(|machine| PoolAction::EndDrain { machine: machine.id.clone() });
+        let marks: Vec<PoolAction> = self.begun.iter().cloned().chain(ended).collect();
         plan.keep_drains_with_steps();
-        let ended = ended.into_iter().map(|machine| PoolAction::EndDrain { machine: machine.id.clone() });
-        let marks: Vec<PoolAction> = self.begun.into_iter().chain(ended).collect();
         if marks.is_empty() {
             return;
         }
@@ -125,53 +146,14 @@ impl<'a> DrainPlanner<'a> {
             // The write that ends a restart removes the mark.
             DrainReason::Rollout if machine.is_restarting() => false,
             DrainReason::Rollout => machine.is_protected(observed.now) || !needs_rollout(observed, machine),
+            // It may wait for the backoff of deletions.
+            DrainReason::Recycling => {
+                machine.is_protected(observed.now)
+                    || self.has_surplus
+                    || find_recycle_cause(observed, machine).is_none()
+                        && !may_become_outdated(observed, machine)
+            }
         }
-    }
-
-    /// Deletes machines that their hooks released although no step follows any more. The pool creates others
-    /// in their place, within the disruption budget. A machine still waits for its other hooks.
-    fn replace_released_machines(&mut self, released: Vec<&'a Arc<Machine>>, plan: &mut Plan) {
-        let observed = self.observed;
-        let live = observed.pool_machines().filter(|machine| !machine.terminating).count();
-        // In a surplus, the next scale-down chooses them first.
-        if live > observed.pool.desired {
-            return;
-        }
-        let mut released: Vec<&Arc<Machine>> = released
-            .into_iter()
-            .filter(|machine| {
-                let reason = machine.drain_mark().map_or(DrainReason::ScaleDown, |mark| mark.reason);
-                self.is_drained(machine, reason, plan)
-            })
-            .collect();
-        if released.is_empty() {
-            return;
-        }
-        plan.wants.remove = true;
-        let width = match observed.memory.backoff(ApplyStage::Remove).batch_size(observed.uptime) {
-            Ok(width) => width,
-            Err(left) => return plan.back_off(ApplyStage::Remove, left),
-        };
-        released.sort_unstable_by(|a, b| a.created.cmp(&b.created).then_with(|| a.id.cmp(&b.id)));
-        let progress = RolloutProgress::of(observed);
-        let taken = count_planned_disruptions(plan) + self.begun_for_rollout();
-        let mut budget = progress.remaining_budget().saturating_sub(taken);
-        let fits = released.into_iter().filter(|machine| {
-            let uses_budget = progress.uses_budget(observed, machine);
-            let fits = uses_budget || budget > 0;
-            budget -= usize::from(fits && !uses_budget);
-            fits
-        });
-        let deletions: Vec<PoolAction> = fits
-            .take(width)
-            .map(|machine| PoolAction::Delete { machine: machine.id.clone(), reason: DeleteReason::Recycled })
-            .collect();
-        plan.actions.extend(deletions);
-    }
-
-    /// How many drains begin for the rollout.
-    fn begun_for_rollout(&self) -> usize {
-        self.begun.iter().filter(|action| action.begins_drain_for(DrainReason::Rollout)).count()
     }
 }
 
@@ -190,22 +172,4 @@ fn needs_rollout(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
         RolloutState::InProgress | RolloutState::Unrecorded => true,
         RolloutState::Stranded | RolloutState::Current => false,
     }
-}
-
-/// Whether the owner of a hook released the machine, which is then not called back: its agent may have
-/// stopped. A protected machine stays.
-fn may_have_stopped(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
-    !machine.is_protected(observed.now)
-        && machine.draining.as_deref().is_some_and(Draining::is_released_by_owner)
-}
-
-/// How many machines the plan may make unavailable for the rollout.
-fn count_planned_disruptions(plan: &Plan) -> usize {
-    let disrupts = |action: &&PoolAction| {
-        matches!(
-            action,
-            PoolAction::Update { disruption: Disruption::Budgeted, .. } | PoolAction::Restart { .. }
-        ) || action.is_recreation()
-    };
-    plan.actions.iter().filter(disrupts).count()
 }

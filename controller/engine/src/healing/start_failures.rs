@@ -1,6 +1,6 @@
 //! Machines that do not start: since when, and how often the controller has replaced them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const LONGEST_DELAY: Duration = Duration::from_mins(10);
 /// How long a machine must run until its replacements are forgotten.
 const RECOVERED: Duration = Duration::from_mins(10);
 
-/// The replacements of the machines with one name.
+/// The replacements of the machines with one name, or of one slot if names do not recur.
 #[derive(Clone, Copy, Debug, Default)]
 struct Replacements {
     count: u32,
@@ -31,11 +31,23 @@ pub struct StartFailures {
     /// example with every start that it attempts, so the time ends only when the machine is ready.
     failing: BTreeMap<Uid, Duration>,
     replacements: BTreeMap<Arc<str>, Replacements>,
+    /// Whether the successor of a machine has its name. Otherwise it inherits the replacements.
+    pub(crate) names_recur: bool,
+    /// The live machines when a replaced machine was last seen to have no successor yet.
+    former: Option<BTreeSet<Arc<str>>>,
 }
 
 impl StartFailures {
     /// Updates the memory with the current machines.
-    pub fn observe<'a>(&mut self, machines: impl Iterator<Item = &'a Arc<Machine>>, uptime: Duration) {
+    pub fn observe<'a>(
+        &mut self,
+        machines: impl Iterator<Item = &'a Arc<Machine>> + Clone,
+        uptime: Duration,
+    ) {
+        if !(self.names_recur || self.replacements.is_empty()) {
+            let live = machines.clone().filter(|machine| !machine.terminating);
+            self.pass_on_replacements(live.map(|machine| machine.id.name.clone()).collect());
+        }
         let mut failing = BTreeMap::new();
         for machine in machines {
             let health = &machine.start_health;
@@ -52,6 +64,24 @@ impl StartFailures {
             }
         }
         self.failing = failing;
+    }
+
+    /// Passes the replacements of machines that are gone, or are being deleted, on to machines that are new
+    /// since. If there are several of both, any successor is as good as another.
+    fn pass_on_replacements(&mut self, live: BTreeSet<Arc<str>>) {
+        let vacant: Vec<Arc<str>> =
+            self.replacements.keys().filter(|name| !live.contains(*name)).cloned().collect();
+        let former = self.former.take();
+        if vacant.is_empty() {
+            return;
+        }
+        let is_new = |name: &&Arc<str>| former.as_ref().is_some_and(|former| !former.contains(*name));
+        for (from, to) in vacant.iter().zip(live.iter().filter(is_new)) {
+            if let Some(replacements) = self.replacements.remove(from) {
+                self.replacements.insert(to.clone(), replacements);
+            }
+        }
+        self.former = Some(live);
     }
 
     /// Records that the controller deleted the machine with this name because it did not start.

@@ -9,6 +9,7 @@ use crate::draining::{DrainMark, DrainReason, Draining};
 use crate::ids::{ObjectId, Uid};
 use crate::membership::owner::Owner;
 use crate::protection::Protection;
+use crate::recycling::RecycleFacts;
 use crate::revisions::{LiveParts, RevisionId};
 use crate::selector::LabelMap;
 use crate::standby::{StandbyPhase, StandbyState};
@@ -137,6 +138,8 @@ pub struct Machine {
     pub created: Timestamp,
     /// Whether it has a deletionTimestamp.
     pub terminating: bool,
+    /// When its deletion was requested, as far as its object shows it.
+    pub terminating_since: Option<Timestamp>,
     /// Its controller owner. Machines of one pool share it.
     pub owner: Option<Arc<Owner>>,
     /// The managed label that holds a pool's UID.
@@ -193,6 +196,10 @@ pub struct Machine {
     pub instance: Option<Arc<Instance>>,
     /// What the platform reports about its starts.
     pub start_health: StartHealth,
+    /// Whether the platform reports a state in which it is not ready on purpose: stopped by a user, by its
+    /// run policy, or from inside the guest where that policy permits it, paused, migrating, or part of a
+    /// snapshot.
+    pub unready_on_purpose: bool,
     /// Why it is not ready and does not become ready by itself, in the words of the platform: it cannot
     /// start, it failed, it is paused, or it is stopped and the platform does not start it. `None` for a
     /// ready machine, and for one that is starting.
@@ -204,6 +211,11 @@ pub struct Machine {
     pub protection: Option<Arc<Protection>>,
     /// What its annotations say about draining; `None` if they say nothing.
     pub draining: Option<Arc<Draining>>,
+    /// From which content its disks were created, as
+    /// [`read_disk_sources`](crate::image_refresh::read_disk_sources) reads it. `None` if it is not recorded.
+    pub disk_sources: Option<Arc<str>>,
+    /// What its annotations say about its replacement; `None` if they say nothing.
+    pub recycling: Option<Arc<RecycleFacts>>,
     /// Its state as a standby machine; `None` for an active machine.
     pub standby: Option<Arc<StandbyState>>,
     /// When it was activated, if it was a standby machine before.
@@ -241,6 +253,7 @@ impl Machine {
             id,
             created: Timestamp::UNIX_EPOCH,
             terminating: false,
+            terminating_since: None,
             owner: None,
             pool_uid_label: None,
             pool_label: None,
@@ -266,10 +279,13 @@ impl Machine {
             selectable: Selectable::none(),
             instance: None,
             start_health: StartHealth::default(),
+            unready_on_purpose: false,
             problem: None,
             waits_for_storage: false,
             protection: None,
             draining: None,
+            disk_sources: None,
+            recycling: None,
             standby: None,
             activated: None,
             awaits_start: false,
@@ -313,6 +329,11 @@ impl Machine {
             && !self.is_restarting()
             && self.drain_mark().is_none()
             && !self.stop_requested
+    }
+
+    /// How often it was claimed.
+    pub fn claims(&self) -> u32 {
+        self.recycling.as_ref().map_or(0, |known| known.claims)
     }
 
     /// The mark of its drain; `None` if it is not draining.
@@ -370,6 +391,22 @@ impl Machine {
     /// Whether its guest runs.
     pub(crate) fn runs(&self) -> bool {
         self.activity == MachineActivity::Running
+    }
+
+    /// Whether its guest runs, or its instance already is ready.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.runs() || self.instance.as_ref().is_some_and(|instance| instance.ready)
+    }
+
+    /// Whether it should be ready and is not: it neither stops, restarts nor leaves, and the platform reports
+    /// no purpose.
+    pub(crate) fn is_unready(&self) -> bool {
+        let has_purpose = self.unready_on_purpose
+            || self.activity == MachineActivity::Stopping
+            || self.stop_requested
+            || self.is_restarting()
+            || self.restoring;
+        !(self.terminating || self.is_ready() || has_purpose)
     }
 
     /// Whether the spec that was last written is in effect: the platform has evaluated it, and the machine

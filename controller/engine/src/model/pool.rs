@@ -5,16 +5,21 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::activity::{ActivityEntry, Writers};
 use crate::condition::{ConditionReason, StatusCondition};
 use crate::draining;
 use crate::failure::{FailureReason, PoolFailure, summarize_messages};
+use crate::healing::setting::{HealingPolicy, START_TIMEOUT};
 use crate::ids::ObjectId;
+use crate::image_refresh::{DiskContents, ImageRefresh};
 use crate::model::disk::{Disk, DiskState};
 use crate::model::exclusion::Exclusion;
 use crate::model::machine::{Machine, Selectable};
 use crate::progress;
 use crate::protection;
+use crate::recycling::RecyclePolicy;
 use crate::revisions::{Fingerprint, RevisionCopies, RevisionId, TemplateParts, UsedCopy};
 use crate::scale_down::policy::ScaleDownPolicy;
 use crate::scale_down::removal::{RemovalRecord, RemovedMachines};
@@ -379,10 +384,16 @@ pub struct PoolSpec {
     pub finalizer: Finalizer,
     /// When the controller replaces machines that do not start; `None` for never.
     pub autohealing: Option<AutohealingPolicy>,
+    /// When the controller replaces machines that are not ready; `None` for never.
+    pub healing: Option<HealingPolicy>,
     /// The longest time for which a machine can be protected.
     pub max_protection: Duration,
     /// After how long without progress the pool is stalled.
     pub progress_deadline: Duration,
+    /// What the controller does if a source of the disks leads to other content.
+    pub image_refresh: ImageRefresh,
+    /// What the sources of the disks lead to now; empty if the controller does not follow them.
+    pub disk_contents: DiskContents,
     /// How many machines may provision at the same time; `None` for any number.
     pub max_provisioning: Option<ProvisioningLimit>,
     /// Its standby machines; `None` if the setting cannot be read, so that the controller leaves them.
@@ -392,6 +403,8 @@ pub struct PoolSpec {
     pub storage_classes: Arc<[Arc<str>]>,
     /// For how long a machine with hooks may drain; zero if machines do not drain.
     pub drain_timeout: Duration,
+    /// When the controller replaces machines.
+    pub recycle: RecyclePolicy,
     /// How the controller names machines.
     pub naming: Naming,
     /// How the controller applies the revision to existing machines.
@@ -445,12 +458,16 @@ impl PoolSpec {
             membership: Membership::default(),
             finalizer: Finalizer::default(),
             autohealing: None,
+            healing: None,
             max_protection: protection::DEFAULT_MAXIMUM,
             progress_deadline: progress::DEFAULT_DEADLINE,
+            image_refresh: ImageRefresh::default(),
+            disk_contents: DiskContents::new(),
             max_provisioning: None,
             standby: Some(StandbySettings::NONE),
             storage_classes: Arc::default(),
             drain_timeout: draining::DEFAULT_TIMEOUT,
+            recycle: RecyclePolicy::default(),
             naming: Naming::Random,
             rollout: RolloutPolicy::default(),
             disks: Vec::new(),
@@ -468,6 +485,11 @@ impl PoolSpec {
             template_variant: None,
             images: None,
         }
+    }
+
+    /// How long a machine may take from its start until it is ready for the first time.
+    pub fn start_timeout(&self) -> Duration {
+        self.healing.map_or(START_TIMEOUT, |healing| healing.start_timeout)
     }
 
     /// The validation errors that prevent the controller from creating machines of this pool, as one failure.
@@ -492,6 +514,16 @@ impl PoolSpec {
                     machine.selectable.labels.as_ref().is_none_or(|labels| selector.matches(labels))
                 }
             }
+    }
+
+    /// Whether the machine was claimed less often than the pool allows.
+    pub(crate) fn has_claims_left(&self, machine: &Machine) -> bool {
+        self.recycle.max_claims.is_none_or(|most| machine.claims() < most)
+    }
+
+    /// Whether a claim may take the machine of the pool at this time, apart from targeted removals.
+    pub fn may_claim(&self, machine: &Machine, now: Timestamp) -> bool {
+        machine.is_claimable(now) && self.has_claims_left(machine)
     }
 
     /// Number of consecutive machines that other clients may take away, before the controller stops to create
@@ -631,6 +663,8 @@ pub struct StatusSummary {
     pub restart_pending: usize,
     /// Live machines that drain.
     pub draining: usize,
+    /// Live machines with disks from other content than the sources of the pool lead to.
+    pub image_outdated: usize,
     /// The machine number from which a new leader goes on; `None` if the platform names machines by ordinals,
     /// or if the definition of pools does not keep it.
     pub next_number: Option<u64>,

@@ -8,6 +8,7 @@ use crate::draining::{DrainMark, DrainReason};
 use crate::failure::FailureReason;
 use crate::ids::{ObjectId, Uid};
 use crate::model::{DiskAnnotations, DiskDraft, Draft};
+use crate::recycling::RecycleCause;
 use crate::revisions::RevisionId;
 use crate::scale_up::names::NameBlock;
 
@@ -279,12 +280,17 @@ pub enum DeleteReason {
     },
     /// It does not start, so that it is created again.
     Unhealthy,
+    /// It has not been ready for too long, so that another machine is created in its place.
+    NotReady,
     /// It serves no longer, so that another machine is created in its place.
-    Recycled,
+    Recycled {
+        /// Why.
+        cause: RecycleCause,
+    },
     /// The pool has more standby machines than desired.
     StandbySurplus,
-    /// Another standby machine is created in its place, because it does not warm up, or because the template
-    /// needs other disks.
+    /// Another standby machine is created in its place, because it does not warm up, because the template
+    /// needs other disks, or because it is too old, outdated by its image or requested to be replaced.
     StandbyReplaced,
 }
 
@@ -421,7 +427,8 @@ impl PoolAction {
             Self::Delete {
                 reason: DeleteReason::StorageChanged { .. }
                     | DeleteReason::Unhealthy
-                    | DeleteReason::Recycled
+                    | DeleteReason::NotReady
+                    | DeleteReason::Recycled { .. }
                     | DeleteReason::StandbyReplaced,
                 ..
             }

@@ -16,10 +16,12 @@ use crate::protection::timestamp_text;
 pub enum ProtectedStep {
     /// Its deletion in a scale-down.
     ScaleDown,
-    /// Its replacement because it does not start.
+    /// Its replacement because it does not start or is not ready.
     Replacement,
     /// Its update or restart in a rollout.
     Rollout,
+    /// Its replacement because it served long enough.
+    Recycling,
 }
 
 /// Which limit on provisioning delays creates.
@@ -132,6 +134,13 @@ pub enum Blocker {
         /// When the protection ends; `None` if its annotation cannot be read.
         until: Option<Timestamp>,
     },
+    /// More machines are unhealthy or being replaced than healing allows, so that it replaces no further one.
+    TooManyUnhealthy {
+        /// How many there are.
+        affected: usize,
+        /// How many healing allows.
+        limit: usize,
+    },
     /// A limit on provisioning delays creates.
     Provisioning(LimitedProvisioning),
 }
@@ -150,6 +159,15 @@ impl fmt::Display for Blocker {
             }
             Self::UserAction(what) => f.write_str(what),
             Self::Provisioning(limited) => limited.fmt(f),
+            Self::TooManyUnhealthy { affected, limit } => {
+                let (machine, verb) = if *affected == 1 { ("machine", "is") } else { ("machines", "are") };
+                write!(
+                    f,
+                    "{affected} {machine} {verb} unhealthy or being replaced, and maxUnhealthy allows {limit}: the \
+                     controller replaces no further machine; find the common cause, such as a node, the network or the \
+                     image"
+                )
+            }
             Self::Reservation { machine } => {
                 write!(
                     f,
@@ -163,7 +181,7 @@ impl fmt::Display for Blocker {
             Self::Protection { machine, step, until } => {
                 let what = match step {
                     ProtectedStep::ScaleDown => "deleted",
-                    ProtectedStep::Replacement => "replaced",
+                    ProtectedStep::Replacement | ProtectedStep::Recycling => "replaced",
                     ProtectedStep::Rollout => "restarted or updated",
                 };
                 write!(f, "machine {machine} is not {what} while it is protected")?;

@@ -10,17 +10,19 @@
 //! 4. `disks`: missing and unusable disks of machines.
 //! 5. `remove`: the targets of removals, and the surplus.
 //! 6. `heal`: machines that do not start.
-//! 7. `create`: missing machines.
-//! 8. `standby`: standby machines that are stopped, surplus or replaced.
-//! 9. `refill`: missing standby machines.
-//! 10. `rollout`: machines without the current revision.
-//! 11. `restart`: instances without the revision of their machine.
-//! 12. `draining`: machines that finish the work of their guest first, and drains whose step does not follow.
-//! 13. `loss_limits`: how many creates remain while other clients take away what the pool creates.
-//! 14. `disk_collection`: free disks that are too old.
-//! 15. `expand`: disks that are smaller than their template requires.
-//! 16. `revisions`: revisions to store and to delete.
-//! 17. `record`: entries of the removal record that can be removed.
+//! 7. `replace`: machines that have not been ready for too long.
+//! 8. `create`: missing machines.
+//! 9. `standby`: standby machines that are stopped, surplus or replaced.
+//! 10. `refill`: missing standby machines.
+//! 11. `rollout`: machines without the current revision.
+//! 12. `restart`: instances without the revision of their machine.
+//! 13. `recycling`: machines that served long enough, or that their hooks released.
+//! 14. `draining`: machines that finish the work of their guest first, and drains whose step does not follow.
+//! 15. `loss_limits`: how many creates remain while other clients take away what the pool creates.
+//! 16. `disk_collection`: free disks that are too old.
+//! 17. `expand`: disks that are smaller than their template requires.
+//! 18. `revisions`: revisions to store and to delete.
+//! 19. `record`: entries of the removal record that can be removed.
 
 pub(crate) mod action;
 pub(crate) mod blocker;
@@ -29,15 +31,17 @@ pub(crate) mod result;
 
 use crate::disks::{self, allocation, disk_collection, expand};
 use crate::draining;
-use crate::healing::heal;
+use crate::healing::{heal, replace};
 use crate::membership::{self, finalizers, loss_limits};
 use crate::protection;
+use crate::recycling;
 use crate::revisions;
 use crate::rollout::{self, restart};
 use crate::scale_down::{record, remove};
 use crate::scale_up::{create, refill};
 use crate::standby;
 
+pub use crate::healing::setting::START_TIMEOUT;
 pub use crate::healing::start_failures::StartFailures;
 pub use crate::rollout::attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
 pub use crate::rollout::overridden::{FieldPaths, OverriddenFields};
@@ -46,9 +50,7 @@ pub use action::{
     ApplyStage, DeleteReason, DiskDeleteReason, Disruption, PoolAction, SurplusRule, WantedWrites,
 };
 pub use blocker::{Blocker, LimitedProvisioning, ProtectedStep, ProvisioningScope};
-pub use observed::{
-    COLLECTION_GRACE, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot, START_TIMEOUT, mark_superseded,
-};
+pub use observed::{COLLECTION_GRACE, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot, mark_superseded};
 pub use result::{FinishedDrain, Plan};
 
 /// Decides what to write. If the pool has converged, the plan is empty.
@@ -80,11 +82,13 @@ pub fn plan_pass(observed: &ObservedPool<'_>) -> Plan {
     let mut drains = draining::DrainPlanner::new(observed);
     remove::plan_removals(observed, &mut drains, &mut plan);
     heal::plan_autohealing(observed, &mut plan);
+    replace::plan_healing(observed, &mut plan);
     create::plan_creates(observed, &mut free_disks, repairs, &mut plan);
     standby::plan_standby(observed, &mut plan);
     refill::plan_refill(observed, &mut free_disks, repairs, &mut plan);
     rollout::plan_rollout(observed, &mut free_disks, &mut drains, &mut plan);
     restart::plan_restarts(observed, &mut drains, &mut plan);
+    recycling::plan_recycling(observed, &mut drains, &mut plan);
     draining::plan_drains(drains, &mut plan);
     loss_limits::keep_irreplaceable(observed, &mut plan);
     loss_limits::limit_disks(observed, &mut plan);

@@ -25,9 +25,6 @@ pub trait NamesInUse {
     fn has_disk(&self, name: &str) -> bool;
 }
 
-/// How long a machine may take from its creation until it is ready for the first time.
-pub const START_TIMEOUT: Duration = Duration::from_mins(30);
-
 /// The usual [`PlanSettings::collection_grace`].
 pub const COLLECTION_GRACE: Duration = Duration::from_secs(30);
 
@@ -179,13 +176,14 @@ impl<'a> ObservedPool<'a> {
         unconfirmed.fold(self.memory.next_number, u64::min)
     }
 
-    /// Whether the machine is ready or has been ready. A machine that was older than [`START_TIMEOUT`] when
+    /// Whether the machine is ready or has been ready. A machine that was older than the start timeout when
     /// this leader first observed the pool counts as such: otherwise a change of leaders during an outage
     /// would make old machines look new.
     pub(crate) fn has_been_ready(&self, machine: &Machine) -> bool {
         machine.runs()
             || machine.been_ready
-            || self.age_of(machine) >= self.memory.led_for(self.uptime).saturating_add(START_TIMEOUT)
+            || self.age_of(machine)
+                >= self.memory.led_for(self.uptime).saturating_add(self.pool.start_timeout())
     }
 
     /// The time since the start of the machine, which is its creation or its activation; zero if that is in the
@@ -214,6 +212,13 @@ impl<'a> ObservedPool<'a> {
     pub fn provisioning_limit(&self) -> Option<usize> {
         let limit = self.pool.max_provisioning.filter(|_| self.settings.limits_provisioning)?;
         Some(limit.of(self.pool.desired))
+    }
+
+    /// Whether more machines stay than desired. The targets of accepted removals do not stay.
+    pub(crate) fn has_surplus(&self) -> bool {
+        let targets: BTreeSet<&Uid> = self.pool.record.accepted().map(|target| &target.uid).collect();
+        let stays = |machine: &&Arc<Machine>| !machine.terminating && !targets.contains(&machine.id.uid);
+        self.pool_machines().filter(stays).count() > self.pool.desired
     }
 
     /// The active machines of the pool: its machines without standby machines.

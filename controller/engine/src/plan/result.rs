@@ -132,7 +132,8 @@ impl Plan {
                 action,
                 PoolAction::Create { .. } | PoolAction::Activate { .. } | PoolAction::Update { .. }
             ) || action.is_recreation()
-                || action.begins_drain_for(DrainReason::Rollout))
+                || action.begins_drain_for(DrainReason::Rollout)
+                || action.begins_drain_for(DrainReason::Recycling))
                 && (keeps_copies || !matches!(action, PoolAction::StoreRevision { .. }))
         });
         self.keep_drains_with_steps();

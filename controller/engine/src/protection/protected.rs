@@ -20,14 +20,13 @@ pub(crate) fn block_protected_step(
     for machine in machines {
         let until = machine.protection.as_ref().and_then(|protection| protection.end());
         plan.blockers.push(Blocker::Protection { machine: machine.id.name.clone(), step, until });
-        await_protection_end(observed, machine, plan);
+        replan_after_protection(observed, plan, machine);
     }
 }
 
 /// Plans again when the protection of the machine ends.
-pub(crate) fn await_protection_end(observed: &ObservedPool<'_>, machine: &Machine, plan: &mut Plan) {
-    let until = machine.protection.as_ref().and_then(|protection| protection.end());
-    if let Some(until) = until {
+pub(crate) fn replan_after_protection(observed: &ObservedPool<'_>, plan: &mut Plan, machine: &Machine) {
+    if let Some(until) = machine.protection.as_ref().and_then(|protection| protection.end()) {
         let left = time_after(until, CLOCK_SKEW).duration_since(observed.now);
         plan.requeue_in(Duration::try_from(left).unwrap_or_default());
     }

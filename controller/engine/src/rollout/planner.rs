@@ -52,6 +52,10 @@ pub(crate) fn plan_rollout<'a>(
     if let Some(left) = observed.memory.rollout_attempts.next_overdue(observed.uptime) {
         plan.requeue_in(left);
     }
+    // Until then, the machine uses budget. No watch event follows if the update was carried out before.
+    if let Some(left) = observed.memory.rollout_attempts.next_confirmed(observed.uptime) {
+        plan.requeue_in(left);
+    }
     if !pool.validation_errors.is_empty() || pool.rollout.disabled {
         return;
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::draining::is_draining_for_rollout;
+use crate::draining::is_draining_within_budget;
 use crate::model::{DiskRef, InstanceTransition, Machine, MachineActivity, Pool, Restarts};
 use crate::plan::observed::ObservedPool;
 use crate::revisions::RevisionId;
@@ -210,10 +210,14 @@ impl RolloutProgress {
     }
 
     /// Whether the machine uses disruption budget, so that updating it uses no more.
-    #[expect(clippy::unused_self, reason = "the count and the question must not drift apart")]
     pub(crate) fn uses_budget(&self, observed: &ObservedPool<'_>, machine: &Machine) -> bool {
+        is_draining_within_budget(machine) || self.is_disrupted(observed, machine)
+    }
+
+    /// Whether the machine is unavailable, or may be after an unconfirmed request.
+    #[expect(clippy::unused_self, reason = "the count and the question must not drift apart")]
+    pub(crate) fn is_disrupted(&self, observed: &ObservedPool<'_>, machine: &Machine) -> bool {
         is_unavailable(machine)
-            || is_draining_for_rollout(machine)
             || lacks_an_instance(observed.pool, machine)
             || machine.instance.as_ref().is_some_and(|instance| {
                 observed.memory.restarts.is_requested(&instance.id.uid, observed.uptime)

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::progress::{RolloutProgress, required_transition};
-use crate::draining::{DrainPlanner, DrainReason, is_draining_for_rollout};
+use crate::draining::{DrainPlanner, DrainReason, is_draining_within_budget};
 use crate::ids::Uid;
 use crate::model::{Instance, InstanceTransition, Machine, MachineActivity, Pool, Restarts};
 use crate::plan::action::{ApplyStage, DeleteReason, PoolAction};
@@ -93,7 +93,7 @@ pub(crate) fn plan_restarts<'a>(
     waiting.sort_by(|one, other| {
         let (a, b) = (one.machine, other.machine);
         // A lost request is repeated before another machine uses the budget.
-        let begun = |machine: &Machine| machine.is_restarting() || is_draining_for_rollout(machine);
+        let begun = |machine: &Machine| machine.is_restarting() || is_draining_within_budget(machine);
         let marked = begun(b).cmp(&begun(a));
         let refused = memory.was_refused(&a.id.name).cmp(&memory.was_refused(&b.id.name));
         one.is_ready()
@@ -104,8 +104,8 @@ pub(crate) fn plan_restarts<'a>(
     });
     let mut chosen = Vec::new();
     for outdated in waiting {
-        // A machine that drains for the rollout uses budget already.
-        if outdated.is_ready() && !is_draining_for_rollout(outdated.machine) {
+        // A machine that drains for the rollout or for its replacement uses budget already.
+        if outdated.is_ready() && !is_draining_within_budget(outdated.machine) {
             if budget == 0 {
                 continue;
             }

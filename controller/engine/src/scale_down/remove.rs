@@ -61,7 +61,8 @@ pub(crate) fn plan_removals<'a>(
         DeleteReason::Surplus { .. }
         | DeleteReason::StorageChanged { .. }
         | DeleteReason::Unhealthy
-        | DeleteReason::Recycled => drains.is_drained(machine, DrainReason::ScaleDown, plan),
+        | DeleteReason::NotReady
+        | DeleteReason::Recycled { .. } => drains.is_drained(machine, DrainReason::ScaleDown, plan),
     });
     let width = match observed.memory.backoff(ApplyStage::Remove).batch_size(observed.uptime) {
         Ok(width) => width,

@@ -1,6 +1,7 @@
 //! Creation: how many machines are missing.
 
 use crate::disks::allocation::FreeDisks;
+use crate::healing::stuck::{await_stuck_machines, count_stuck_machines};
 use crate::ledger::{REQUEST_TIMEOUT, UnconfirmedCreate};
 use crate::membership::loss_limits;
 use crate::plan::action::ApplyStage;
@@ -21,7 +22,8 @@ pub(crate) fn plan_creates(
     await_start_timeout(observed, plan);
     // A reserved machine that is already gone is not replaced.
     let held = reservations::hold_vanished(observed, plan);
-    let present = observed.pool_machines().count() + held;
+    await_stuck_machines(observed, plan);
+    let present = observed.pool_machines().count() + held - count_stuck_machines(observed);
     let unconfirmed: Vec<&UnconfirmedCreate> =
         observed.unconfirmed_creates.iter().filter(|create| !create.standby).collect();
     // Unconfirmed requests count as machines, because the machines may exist.

@@ -1,7 +1,7 @@
 //! Machines that provision, and how many creates the limits on provisioning leave.
 //!
-//! A machine provisions from its creation until it has been ready, is stopped, or is as old as
-//! [`START_TIMEOUT`]. A machine that is broken therefore delays a pool and does not stop it. An unconfirmed
+//! A machine provisions from its creation until it has been ready, is stopped, or is as old as the start
+//! timeout of the pool. A machine that is broken therefore delays a pool and does not stop it. An unconfirmed
 //! create provisions as well, because its machine may exist.
 //!
 //! A pool has a limit of its own. The limit over all pools concerns storage classes, and only the program
@@ -17,7 +17,7 @@ use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::{Machine, MachineActivity};
 use crate::plan::action::PoolAction;
 use crate::plan::blocker::{Blocker, LimitedProvisioning, ProvisioningScope};
-use crate::plan::observed::{ObservedPool, START_TIMEOUT};
+use crate::plan::observed::ObservedPool;
 use crate::plan::result::Plan;
 use crate::scale_up::class_slots::SLOT_AGE;
 
@@ -42,9 +42,9 @@ fn has_not_started(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
         && !observed.has_been_ready(machine)
 }
 
-/// The time until the machine is as old as [`START_TIMEOUT`]; `None` if it is.
+/// The time until the machine is as old as the start timeout; `None` if it is.
 fn start_time_left(observed: &ObservedPool<'_>, machine: &Machine) -> Option<Duration> {
-    START_TIMEOUT.checked_sub(observed.age_of(machine)).filter(|left| !left.is_zero())
+    observed.pool.start_timeout().checked_sub(observed.age_of(machine)).filter(|left| !left.is_zero())
 }
 
 /// The machines of the pool that provision, each with the time until it no longer counts.
@@ -81,7 +81,7 @@ pub fn list_slot_ends(observed: &ObservedPool<'_>) -> Vec<Duration> {
     confirmed.chain(unconfirmed).collect()
 }
 
-/// The machines of the pool that are older than [`START_TIMEOUT`] and have not been ready.
+/// The machines of the pool that are older than the start timeout and have not been ready.
 pub(crate) fn list_overdue_machines<'a>(
     observed: &'a ObservedPool<'_>,
 ) -> impl Iterator<Item = &'a Arc<Machine>> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::admission_policy::{ModelAdmissionPolicy, TakenObjects};
+use super::images::ModelImages;
 use super::instances::ModelStorage;
 use super::retained_disks::RetainedDisks;
 use super::revisions::ModelRevisions;
@@ -18,6 +19,7 @@ use crate::model::{
     PoolDiskTemplate, ScaleDownPolicy, Uid,
 };
 use crate::protection::ProtectionEnd;
+use crate::recycling::RecyclePolicy;
 use crate::scale_up::names::NameBlock;
 
 /// The description of a broken invariant.
@@ -52,15 +54,21 @@ pub(super) struct RequestBasis {
 }
 
 /// One state of the pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PoolHistoryEntry {
     desired: usize,
     scale_down_policy: ScaleDownPolicy,
     name_block: Option<NameBlock>,
     /// How many machines may provision at the same time; `None` without a limit.
     provisioning_limit: Option<usize>,
+    /// How many machines may be unhealthy; `None` without healing.
+    max_unhealthy: Option<usize>,
+    /// When the controller replaces machines.
+    recycle: RecyclePolicy,
     /// The desired number of standby machines.
     standby: usize,
+    /// What a machine records of its disks, and whether the controller replaces machines with another record.
+    images: ModelImages,
 }
 
 impl PoolHistoryEntry {
@@ -70,13 +78,31 @@ impl PoolHistoryEntry {
             scale_down_policy: pool.scale_down_policy,
             name_block: pool.name_block,
             provisioning_limit: pool.max_provisioning.map(|limit| limit.of(pool.desired)),
+            max_unhealthy: pool.healing.map(|healing| healing.ceiling(pool.desired)),
+            recycle: pool.recycle,
             standby: pool.standby.map_or(0, |standby| standby.replicas),
+            images: ModelImages::of(pool),
         }
+    }
+
+    /// When the controller replaces machines.
+    pub(super) fn recycle(&self) -> RecyclePolicy {
+        self.recycle
+    }
+
+    /// The images of the pool.
+    pub(super) fn images(&self) -> &ModelImages {
+        &self.images
     }
 
     /// How many machines may provision at the same time; `None` without a limit.
     pub(super) fn provisioning_limit(&self) -> Option<usize> {
         self.provisioning_limit
+    }
+
+    /// How many machines may be unhealthy; `None` without healing.
+    pub(super) fn max_unhealthy(&self) -> Option<usize> {
+        self.max_unhealthy
     }
 
     /// The desired number of machines.
@@ -240,6 +266,10 @@ impl Api {
     ) -> Result<VersionedFacts<Machine>, RequestRefusal> {
         let mut machine = self.machines.find(id)?;
         edit(&mut machine);
+        // Without healing, the time would only multiply the states.
+        if machine.terminating && machine.terminating_since.is_none() && self.pool.healing.is_some() {
+            machine.terminating_since = Some(self.timestamp());
+        }
         let version = self.next_version();
         Ok(self.machines.put(machine, version))
     }
@@ -290,6 +320,7 @@ impl Api {
             disks: disks.collect(),
             boot_disk: draft.disks.first().map(|disk| disk.name.clone()),
             devices_ready: true,
+            disk_sources: self.history[basis.pool].images.record.clone(),
             restarts_itself: !self.has_instances(),
             has_finalizer: self.has_instances(),
             ..Machine::blank(ObjectId::new(&draft.name, &uid))
@@ -328,7 +359,7 @@ impl Api {
     pub(super) fn check_machine_count(&self, name: &str, basis: RequestBasis) -> Result<(), BrokenInvariant> {
         let largest = self.history[basis.pool..].iter().map(|pool| pool.desired).max();
         let bound = largest.unwrap_or_default() + self.strays_since(basis);
-        let machines = self.pool_machines().count();
+        let machines = self.pool_machines().count() - self.count_stuck(basis);
         check_invariant(machines <= bound, || {
             format!("I2: {machines} machines where at most {bound} were desired")
         })?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::api::{Api, BrokenInvariant, RequestBasis, RequestRefusal};
+use super::healing::check_healing_plan;
 use super::request::{
     CommittedRequest, InFlight, commit_request, commit_unconfirmed_request, machines_by_disk, with_held,
 };
@@ -54,6 +55,8 @@ pub(super) struct SimulatedController {
     pub(super) machine_versions: BTreeMap<Arc<str>, u64>,
     /// The basis of the first attempt of every unconfirmed create.
     pub(super) first_basis: BTreeMap<Arc<str>, RequestBasis>,
+    /// What is wrong with the last plan, which the first of its requests reports.
+    broken: Option<BrokenInvariant>,
 }
 
 impl SimulatedController {
@@ -68,6 +71,7 @@ impl SimulatedController {
             versions: BTreeMap::new(),
             machine_versions: BTreeMap::new(),
             first_basis: BTreeMap::new(),
+            broken: None,
         }
     }
 
@@ -154,12 +158,14 @@ impl SimulatedController {
             plan =
                 crate::plan_pass(&self.observed(api, &snapshot, &NamesInCaches(&self.machines, &self.disks)));
         }
+        let names = NamesInCaches(&self.machines, &self.disks);
+        let broken = check_healing_plan(&self.observed(api, &snapshot, &names), &plan).err();
+        self.broken = broken;
         // A failure of a write that the plan no longer contains must not be reported, because nothing else
         // would clear it.
         let mut memory = self.memory.clone();
         memory.reset_unwanted(plan.wants);
         memory.await_disks(&plan.awaited, api.now);
-        let names = NamesInCaches(&self.machines, &self.disks);
         let status = crate::compute_status(&self.observed(api, &snapshot, &names), memory.failure().as_ref());
         let lost = snapshot.unconfirmed_creates;
         self.first_basis.retain(|name, _| lost.iter().any(|lost| lost.name == *name));
@@ -187,6 +193,9 @@ impl SimulatedController {
         let Some(action) = self.pending.pop_front().map(|action| self.claim_first(action)) else {
             return Ok(None);
         };
+        if let Some(broken) = self.broken.take() {
+            return Err(broken);
+        }
         if !self.confirm(api, &action) {
             self.pending.clear();
             return Ok(Some(SentRequest { action, outcome: "a live read disagrees", in_flight: None }));
@@ -333,7 +342,12 @@ impl SimulatedController {
                 memory.machines.written(seen, now);
                 return self.machine_written(api, action, &machine);
             }
-            CommittedRequest::MachineDeleted(seen) => memory.machines.deleted(&seen.facts, now),
+            CommittedRequest::MachineDeleted(seen) => {
+                memory.machines.deleted(&seen.facts, now);
+                if let PoolAction::Delete { machine, reason: DeleteReason::NotReady } = action {
+                    memory.replace_unready(machine, now);
+                }
+            }
             CommittedRequest::Disk(seen) => {
                 let (id, is_lost) = (seen.facts.id.clone(), seen.facts.owner.is_none());
                 memory.disks.written(seen, now);

@@ -10,6 +10,7 @@ use super::disk_steps::DiskStep;
 use super::step::SimulationStep;
 use super::world::{EngineSimulation, summarize_plan};
 use crate::condition::ConditionType;
+use crate::image_refresh::ImageRefresh;
 use crate::model::{Machine, MachineActivity, Naming};
 use crate::{ComputedStatus, Plan};
 
@@ -18,6 +19,10 @@ impl EngineSimulation {
     pub(super) fn settle(&mut self) -> Result<(), BrokenInvariant> {
         self.tell(format_args!("from here on nothing fails"));
         self.api.quota = None;
+        // Otherwise machines reach their age for ever.
+        if self.api.pool.recycle.max_lifetime.is_some() {
+            self.api.edit_pool(|pool| pool.recycle.max_lifetime = None);
+        }
         self.api.policy = ModelAdmissionPolicy::default();
         if self.api.retains_disks() {
             self.disk_step(DiskStep::Detach);
@@ -86,6 +91,10 @@ impl EngineSimulation {
                 format!("{} lacks labels", machine.id)
             })?;
         }
+        let is_refreshed = pool.image_refresh != ImageRefresh::Recreate || status.summary.image_outdated == 0;
+        check_invariant(may_exceed || is_refreshed, || {
+            format!("{} machines have disks from earlier images", status.summary.image_outdated)
+        })?;
         let foreign = self.api.machines.objects.values().filter(|seen| seen.facts.owner.is_none());
         for machine in foreign.map(|seen| &seen.facts) {
             let labelled = machine.pool_uid_label.is_some();

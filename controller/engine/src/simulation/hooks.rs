@@ -86,31 +86,6 @@ impl Api {
         self.change(id, remove_mark)
     }
 
-    /// Deletes a machine that its hooks released and that no step takes. I1 allows it, because the pool
-    /// creates another one.
-    pub(super) fn replace(
-        &mut self,
-        id: &ObjectId,
-        planned: Option<u64>,
-    ) -> Result<Result<VersionedFacts<Machine>, RequestRefusal>, BrokenInvariant> {
-        let machine = match self.machines.find(id) {
-            Ok(machine) => machine,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
-        let changed = planned.is_none_or(|version| self.machines.objects[&id.name].version != version);
-        if machine.terminating || changed {
-            return Ok(Err(RequestRefusal::Conflict));
-        }
-        self.check_drained(&machine)?;
-        let is_released = machine.draining.as_deref().is_some_and(Draining::is_released_by_owner);
-        check_invariant(is_released, || format!("I1: {id} was replaced, and no hook released it"))?;
-        check_invariant(!machine.is_protected(self.timestamp()), || {
-            format!("I12: {id} was deleted while it is protected")
-        })?;
-        self.others_removals.push(self.machines.log.len());
-        Ok(self.change(id, |machine| machine.terminating = true))
-    }
-
     /// I19: the guest of a machine with hooks is stopped only if all of them are released, or after the
     /// deadline.
     pub(super) fn check_drained(&self, machine: &Machine) -> Result<(), BrokenInvariant> {

@@ -29,9 +29,20 @@ impl Api {
                 if starts {
                     record_ready(machine, now);
                 }
+                machine.start_health.not_ready_since.take_if(|_| starts);
             });
         }
         starts
+    }
+
+    /// The guest or the node of a ready machine fails, and the platform reports since when.
+    pub(super) fn fail(&mut self, id: &ObjectId) {
+        let now = self.timestamp();
+        self.unmount(&id.uid);
+        self.edit_machine(id, |machine| {
+            machine.activity = MachineActivity::NotRunning;
+            machine.start_health.not_ready_since = Some(now);
+        });
     }
 
     /// Whether all disks of a machine can be mounted.

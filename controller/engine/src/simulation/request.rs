@@ -157,8 +157,11 @@ pub(super) fn commit_request(
         PoolAction::Delete { machine, reason: reason @ DeleteReason::StorageChanged { .. } } => {
             api.recreate(machine, version, *reason)?.map(Committed::MachineDeleted)
         }
-        PoolAction::Delete { machine, reason: DeleteReason::Recycled } => {
-            api.replace(machine, version)?.map(Committed::MachineDeleted)
+        PoolAction::Delete { machine, reason: DeleteReason::NotReady } => {
+            api.heal(machine, version, basis)?.map(Committed::MachineDeleted)
+        }
+        PoolAction::Delete { machine, reason: DeleteReason::Recycled { .. } } => {
+            api.replace(machine, version, basis)?.map(Committed::MachineDeleted)
         }
         PoolAction::Delete {
             machine,

@@ -48,6 +48,12 @@ pub(super) enum SimulationStep {
     Standby(usize),
     /// A user limits provisioning to this number of machines; 0 for no limit.
     Limit(usize),
+    /// The guest or the node of a machine fails, as the platform reports it.
+    Fail(usize),
+    /// A user turns healing on or off.
+    Heal(bool),
+    /// A step about the replacement of machines.
+    Recycle(usize),
     /// A step on retained disks.
     Disk(DiskStep),
 }
@@ -76,10 +82,43 @@ impl SimulationStep {
         }
     }
 
+    /// The same, with changes of healing, and more machines that stop to be ready.
+    pub(super) fn from_number_with_healing(number: u32) -> Self {
+        let (kind, argument) = (number % 128, usize::try_from(number / 128).expect("small"));
+        match kind.checked_sub(120) {
+            Some(0) => Self::Heal(!argument.is_multiple_of(4)),
+            Some(1..=3) => Self::Fail(argument),
+            Some(_) => Self::Toggle(argument),
+            None => Self::of(kind, argument),
+        }
+    }
+
+    /// The same, with changes of the standby machines, healing, and replacements of machines.
+    pub(super) fn from_number_with_standby_and_replacements(number: u32) -> Self {
+        let (kind, argument) = (number % 132, usize::try_from(number / 132).expect("small"));
+        match kind.checked_sub(120) {
+            Some(0..=3) => Self::Standby(argument),
+            Some(4) => Self::Heal(!argument.is_multiple_of(4)),
+            Some(5..=6) => Self::Fail(argument),
+            Some(_) => Self::Recycle(argument),
+            None => Self::of(kind, argument),
+        }
+    }
+
     /// The same, with owners of hooks.
     pub(super) fn from_number_with_hooks(number: u32) -> Self {
         let (kind, argument) = (number % 134, usize::try_from(number / 134).expect("small"));
         match kind.checked_sub(120) {
+            Some(_) => Self::Hook(argument),
+            None => Self::of(kind, argument),
+        }
+    }
+
+    /// The same, with replacements of machines and owners of hooks.
+    pub(super) fn from_number_with_recycling(number: u32) -> Self {
+        let (kind, argument) = (number % 138, usize::try_from(number / 138).expect("small"));
+        match kind.checked_sub(120) {
+            Some(kind) if kind < 6 => Self::Recycle(argument),
             Some(_) => Self::Hook(argument),
             None => Self::of(kind, argument),
         }

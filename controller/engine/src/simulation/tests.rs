@@ -8,6 +8,7 @@ use crate::model::Naming;
 use crate::testing::sequence_config;
 
 mod draining;
+mod healing;
 mod repeated_creates;
 mod retained_disks;
 
@@ -68,6 +69,42 @@ proptest! {
     ) {
         let steps = numbers.into_iter().map(SimulationStep::from_number_with_standby);
         run(naming, desired, 0, std::iter::once(SimulationStep::Standby(standby)).chain(steps)).map_err(TestCaseError::fail)?;
+    }
+
+    /// I17, I20 and I21 together.
+    #[test]
+    fn pools_with_standby_machines_and_replacements_keep_the_invariants_and_converge(
+        naming in prop::sample::select(&[Naming::Random, Naming::Ordinal][..]),
+        desired in 0usize..7,
+        standby in 0usize..8,
+        numbers in prop::collection::vec(any::<u32>(), 0..300),
+    ) {
+        let steps = numbers.into_iter().map(SimulationStep::from_number_with_standby_and_replacements);
+        let first = [SimulationStep::Standby(standby), SimulationStep::Heal(true)];
+        run(naming, desired, 0, first.into_iter().chain(steps)).map_err(TestCaseError::fail)?;
+    }
+
+    /// I20.
+    #[test]
+    fn pools_with_healing_keep_the_invariants_and_converge(
+        naming in prop::sample::select(&[Naming::Random, Naming::Ordinal][..]),
+        desired in 0usize..9,
+        numbers in prop::collection::vec(any::<u32>(), 0..300),
+    ) {
+        let steps = numbers.into_iter().map(SimulationStep::from_number_with_healing);
+        run(naming, desired, 0, std::iter::once(SimulationStep::Heal(true)).chain(steps)).map_err(TestCaseError::fail)?;
+    }
+
+    /// I21, also in Explicit pools, and with owners of hooks.
+    #[test]
+    fn pools_whose_machines_are_recycled_keep_the_invariants_and_converge(
+        naming in prop::sample::select(&[Naming::Random, Naming::Ordinal][..]),
+        policy in 0usize..3,
+        desired in 0usize..9,
+        numbers in prop::collection::vec(any::<u32>(), 0..300),
+    ) {
+        let steps = numbers.into_iter().map(SimulationStep::from_number_with_recycling);
+        run(naming, desired, 0, std::iter::once(SimulationStep::Policy(policy)).chain(steps)).map_err(TestCaseError::fail)?;
     }
 
     /// I19. Owners of hooks are slow, exit, set hooks again, and release with the ids of earlier drains.
@@ -167,6 +204,37 @@ fn two_removals_of_the_same_machines_count_once_in_any_order() {
             world.transcript
         );
     }
+}
+
+#[test]
+fn a_machine_that_is_not_ready_is_replaced_while_its_deletion_does_not_end() {
+    let mut world = EngineSimulation::new(Naming::Random, 4, 0);
+    let mut take = |steps: &[SimulationStep]| {
+        for step in steps {
+            world.step(*step).unwrap();
+        }
+        let leaving = world.api.pool_machines().filter(|machine| machine.terminating).count();
+        (world.api.pool_machines().count(), leaving)
+    };
+    let observe = [SimulationStep::WatchMachines(99), SimulationStep::WatchDisks(99), SimulationStep::Pass];
+    let act = [SimulationStep::Act(RequestDelivery::Answered); 4];
+    take(&four(0));
+    take(&[0, 1, 2, 3].map(SimulationStep::Toggle));
+    take(&[SimulationStep::Heal(true), SimulationStep::Wait(15)]);
+    take(&observe);
+    take(&[SimulationStep::Toggle(0)]);
+    take(&observe);
+    assert_eq!(take(&act), (4, 0), "not yet");
+    take(&[SimulationStep::Wait(6)]);
+    take(&observe);
+    assert_eq!(take(&act), (4, 1));
+    take(&observe);
+    assert_eq!(take(&act), (4, 1), "it is being deleted");
+    take(&[SimulationStep::Wait(9)]);
+    take(&observe);
+    assert_eq!(take(&act), (5, 1), "it counts as gone");
+    world.settle().unwrap();
+    assert_eq!(world.api.pool_machines().count(), 4);
 }
 
 /// A fixed sequence of pseudo-random numbers: SplitMix64.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::admission_policy::ModelAdmissionPolicy;
 use super::api::{Api, BrokenInvariant};
 use super::controller::{RequestDelivery, SentRequest, SimulatedController};
+use super::healing::HEALING;
 use super::hooks::HookStep;
 use super::instances::can_finish;
 use super::removal_client::{ModelRemovalClient, RemovalStepResult};
@@ -91,7 +92,7 @@ impl EngineSimulation {
         // it.
         self.api.now += self.tick;
         match step {
-            SimulationStep::Pass => self.pass(),
+            SimulationStep::Pass => self.pass()?,
             SimulationStep::Act(fate) => self.act(fate)?,
             SimulationStep::Hang => {
                 self.hangs = true;
@@ -155,7 +156,7 @@ impl EngineSimulation {
         Ok(())
     }
 
-    fn pass(&mut self) {
+    fn pass(&mut self) -> Result<(), BrokenInvariant> {
         if self.controller.pending.is_empty() {
             let (plan, _) = self.controller.pass(&self.api);
             let (pool, blockers) =
@@ -163,7 +164,9 @@ impl EngineSimulation {
             let what = format!("pass for {} under {:?}", pool.desired, pool.scale_down_policy);
             let what = format!("{what}: {}{}", summarize_plan(&plan), blockers.collect::<String>());
             self.tell(format_args!("{what}"));
+            self.replaces_within_budget(&plan)?;
         }
+        Ok(())
     }
 
     pub(super) fn act(&mut self, fate: RequestDelivery) -> Result<(), BrokenInvariant> {
@@ -278,6 +281,10 @@ impl EngineSimulation {
                 self.api.edit_pool(|pool| pool.max_provisioning = limit);
                 self.tell(format_args!("owner: limits provisioning to {limit:?}"));
             }
+            SimulationStep::Heal(on) => {
+                self.api.edit_pool(|pool| pool.healing = on.then_some(HEALING));
+                self.tell(format_args!("owner: turns healing {}", if on { "on" } else { "off" }));
+            }
             SimulationStep::Policy(which) => self.set_scale_down_policy(which),
             SimulationStep::Quota(free) => {
                 self.api.quota = (free > 2).then_some(free);
@@ -314,6 +321,7 @@ impl EngineSimulation {
                 let until = seconds.map(|seconds| time_after(api.timestamp(), Duration::from_secs(seconds)));
                 api.protect(id, until.map(ProtectionEnd::At));
             }),
+            SimulationStep::Recycle(number) => self.recycle_step(number),
             SimulationStep::Hook(which) => {
                 let step = HookStep::from_number(which);
                 let what = format!("has a hook whose owner takes the step {step:?}");
@@ -329,6 +337,11 @@ impl EngineSimulation {
                     api.stop(id, MachineActivity::NotRunning);
                 } else {
                     api.start(id);
+                }
+            }),
+            SimulationStep::Fail(which) => self.machine(which, "fails if it is ready", |api, id| {
+                if api.machines.find(id).is_ok_and(|machine| machine.runs()) {
+                    api.fail(id);
                 }
             }),
             SimulationStep::LoseDisk(which) => {
@@ -371,7 +384,7 @@ impl EngineSimulation {
         }
     }
 
-    fn machine(&mut self, which: usize, what: &str, edit: impl FnOnce(&mut Api, &ObjectId)) {
+    pub(super) fn machine(&mut self, which: usize, what: &str, edit: impl FnOnce(&mut Api, &ObjectId)) {
         let live = self.api.owned_machines().filter(|machine| !machine.terminating);
         let ids: Vec<ObjectId> = live.map(|machine| machine.id.clone()).collect();
         if let Some(id) = pick_by_number(&ids, which) {

@@ -15,6 +15,7 @@ use crate::model::{InstanceTransition, Machine, Naming};
 use crate::plan::action::{ApplyStage, PoolAction};
 use crate::plan::observed::ObservedPool;
 use crate::plan::result::Plan;
+use crate::recycling::find_recycle_cause;
 use crate::rollout::progress::leftover_devices;
 use crate::rollout::{draft_machine_disks, find_merge_base, lacks_device};
 use crate::scale_up::names::ordinal_of;
@@ -108,7 +109,7 @@ fn can_be_activated(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
         && !machine.is_protected(observed.now)
         && !observed.is_activating(machine)
         && !observed.memory.is_delete_unconfirmed(&machine.id.uid, observed.uptime)
-        && !needs_other_disks(observed, machine)
+        && !is_outdated(observed, machine)
 }
 
 /// The lowest ordinal first, or else the oldest.
@@ -121,9 +122,13 @@ fn compare_activation_order(observed: &ObservedPool<'_>, a: &Machine, b: &Machin
     key(a).cmp(&key(b)).then_with(|| a.id.cmp(&b.id))
 }
 
-/// Whether the current revision needs other disks than the standby machine has, so that the activation cannot
-/// bring the revision.
-pub(super) fn needs_other_disks(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
+/// Whether another standby machine must take its place before an activation: the current revision needs other
+/// disks than it has, so that the activation cannot bring the revision, or the pool would recycle it at once.
+pub(super) fn is_outdated(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
+    needs_other_disks(observed, machine) || find_recycle_cause(observed, machine).is_some()
+}
+
+fn needs_other_disks(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     let pool = observed.pool;
     let transition = || pool.transition(machine.written.as_ref(), &pool.revision.id);
     leftover_devices(pool, machine).next().is_some()

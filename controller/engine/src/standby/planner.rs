@@ -5,15 +5,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::activation::needs_other_disks;
+use super::activation::is_outdated;
 use super::setting::StandbySettings;
 use super::state::{StandbyPhase, StandbyState};
 use crate::ids::Uid;
 use crate::model::{Machine, MachineActivity};
 use crate::plan::action::{ApplyStage, DeleteReason, PoolAction};
-use crate::plan::observed::{ObservedPool, START_TIMEOUT};
+use crate::plan::observed::ObservedPool;
 use crate::plan::result::Plan;
-use crate::protection::protected::await_protection_end;
+use crate::protection::protected::replan_after_protection;
+use crate::recycling::find_time_until_due;
 
 pub(crate) fn plan_standby(observed: &ObservedPool<'_>, plan: &mut Plan) {
     plan_starts(observed, plan);
@@ -34,7 +35,7 @@ pub(crate) fn plan_standby(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let surplus = staying.len().saturating_sub(settings.replicas);
     let waits = |machine: &Machine| surplus > 0 || is_warming(machine) || must_be_replaced(observed, machine);
     for machine in staying.iter().filter(|machine| machine.is_protected(observed.now) && waits(machine)) {
-        await_protection_end(observed, machine, plan);
+        replan_after_protection(observed, plan, machine);
     }
     let mut actions = delete_surplus(observed, &changeable, surplus);
     if surplus == 0 {
@@ -98,8 +99,8 @@ fn delete_standby(machine: &Machine, reason: DeleteReason) -> PoolAction {
     PoolAction::Delete { machine: machine.id.clone(), reason }
 }
 
-/// Replaces one machine that does not warm up in time or has other disks than the revision needs, if no other
-/// one is being replaced.
+/// Replaces one machine that does not warm up in time, has other disks than the revision needs, or is due for
+/// its replacement, if no other one is being replaced.
 fn replace_one(
     observed: &ObservedPool<'_>,
     machines: &[&Arc<Machine>],
@@ -112,8 +113,11 @@ fn replace_one(
             plan.requeue_in(left);
         }
     }
+    if let Some(next) = find_next_due(observed, machines) {
+        plan.requeue_in(next);
+    }
     // The next one is created before another one leaves.
-    if !is_settled || machines.len() < settings.replicas {
+    if !is_settled || machines.len() < settings.replicas || !can_create_others(observed) {
         return None;
     }
     let (mut outdated, others): (Vec<&Arc<Machine>>, Vec<&Arc<Machine>>) =
@@ -129,8 +133,21 @@ fn replace_one(
     outdated.first().map(|machine| delete_standby(machine, DeleteReason::StandbyReplaced))
 }
 
+/// Whether the controller creates a machine in the place of a deleted one: not of an invalid pool, and not while
+/// other clients take away what the pool creates.
+fn can_create_others(observed: &ObservedPool<'_>) -> bool {
+    let pool = observed.pool;
+    pool.validation_errors.is_empty() && !observed.memory.machine_losses.is_stopped(pool.machine_loss_limit())
+}
+
+/// The time until one more of the machines may be due for its replacement.
+fn find_next_due(observed: &ObservedPool<'_>, machines: &[&Arc<Machine>]) -> Option<Duration> {
+    let times = machines.iter().filter_map(|machine| find_time_until_due(observed, machine));
+    times.filter(|left| !left.is_zero()).min()
+}
+
 fn must_be_replaced(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
-    is_starting(machine) && warm_up_left(observed, machine).is_none() || needs_other_disks(observed, machine)
+    is_starting(machine) && warm_up_left(observed, machine).is_none() || is_outdated(observed, machine)
 }
 
 fn is_warming(machine: &Machine) -> bool {
@@ -145,7 +162,7 @@ fn is_starting(machine: &Machine) -> bool {
 
 /// The time that a warming machine has until it is replaced; `None` if that is over.
 fn warm_up_left(observed: &ObservedPool<'_>, machine: &Machine) -> Option<Duration> {
-    START_TIMEOUT.checked_sub(observed.age_of(machine)).filter(|left| !left.is_zero())
+    observed.pool.start_timeout().checked_sub(observed.age_of(machine)).filter(|left| !left.is_zero())
 }
 
 /// Stops a machine whose warm-up has ended. If its guest is ready, plans a pass for the end.

@@ -9,6 +9,7 @@ use super::*;
 use crate::model::{Lifetime, Machine, MachineActivity, Naming, PoolDiskTemplate};
 use crate::plan::{ApplyStage, DeleteReason, ObservedPool, PlanSettings, PoolAction};
 use crate::protection::Protection;
+use crate::recycling::{RecycleFacts, RecyclePolicy};
 use crate::testing::{
     PoolWorld, created_machines, deleted_machines, fixture_id, numbered_machine_name, observation_time,
 };
@@ -294,6 +295,36 @@ fn a_machine_with_other_disks_than_the_revision_needs_is_replaced_one_at_a_time(
     let activated = changed(2).pool(|pool| pool.desired = 2).plan();
     assert_eq!(activated_machines(&activated), Vec::<&str>::new(), "the activation could not bring the disk");
     assert_eq!(created_machines(&activated).len(), 1);
+}
+
+#[test]
+fn a_machine_that_is_too_old_is_replaced_and_not_activated() {
+    let limited = |hours: u64, desired: usize| {
+        let young = observation_time() - jiff::SignedDuration::from_hours(2);
+        world(desired, 1, 2).edit(&numbered_machine_name(2), |machine| machine.created = young).pool(|pool| {
+            let max_lifetime = Some(Duration::from_hours(hours));
+            pool.recycle = RecyclePolicy { max_lifetime, jitter: 0, ..RecyclePolicy::default() };
+            pool.rollout.paused = true;
+        })
+    };
+    let both = limited(1, 1).edit(&numbered_machine_name(0), |machine| machine.created = observation_time());
+    assert_eq!(deleted_machines(&both.plan()), names([2]), "one at a time, the newest");
+    let invalid = both.pool(|pool| pool.validation_errors = vec!["invalid".into()]).plan();
+    assert_eq!(deleted_machines(&invalid), Vec::<&str>::new(), "no other one could be created");
+    let plan = limited(1, 2).plan();
+    assert_eq!(activated_machines(&plan), Vec::<&str>::new());
+    assert_eq!(created_machines(&plan).len(), 1);
+    let later = limited(3, 2).edit(&numbered_machine_name(0), |machine| machine.created = observation_time());
+    assert_eq!(activated_machines(&later.plan()), names([2]), "the older one is too old");
+    assert_eq!(later.pool(|pool| pool.desired = 1).plan().requeue_after, Some(Duration::from_hours(1)));
+}
+
+#[test]
+fn a_requested_replacement_concerns_a_standby_machine() {
+    let facts = RecycleFacts { requested: Some(observation_time()), ..RecycleFacts::default() };
+    let requested = world(1, 1, 2)
+        .edit(&numbered_machine_name(1), |machine| machine.recycling = Some(Arc::new(facts.clone())));
+    assert_eq!(deleted_machines(&requested.plan()), names([1]));
 }
 
 #[test]

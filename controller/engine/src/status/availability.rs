@@ -38,7 +38,8 @@ impl Availability {
             let left = left.and_then(|left| Duration::try_from(left).ok());
             counts.first_end = counts.first_end.into_iter().chain(left).min();
             counts.claimed += usize::from(protected && claim.is_some());
-            let is_free = machine.is_claimable(observed.now) && !targets.contains(&machine.id.uid);
+            let is_free =
+                observed.pool.may_claim(machine, observed.now) && !targets.contains(&machine.id.uid);
             counts.free += usize::from(is_free);
         }
         counts

@@ -39,13 +39,17 @@ impl BlockedSteps {
                 }
                 Blocker::PendingDisk { machine, .. } => waiting.push((machine, blocker.to_string())),
                 Blocker::Drain { machine, reason, .. } => {
-                    let of_step = if *reason == DrainReason::Rollout { &mut updating } else { &mut leaving };
+                    let of_step = match reason {
+                        DrainReason::Rollout | DrainReason::Recycling => &mut updating,
+                        DrainReason::ScaleDown | DrainReason::TargetedRemoval => &mut leaving,
+                    };
                     of_step.push((machine, blocker.to_string()));
                 }
                 // Conditions of their own report these.
                 Blocker::UserAction(_)
                 | Blocker::Backoff { .. }
                 | Blocker::Protection { .. }
+                | Blocker::TooManyUnhealthy { .. }
                 | Blocker::Provisioning(_) => {}
             }
         }

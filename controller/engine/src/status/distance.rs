@@ -2,6 +2,7 @@
 
 use crate::condition::ConditionReason;
 use crate::draining::DrainReason;
+use crate::healing::stuck::count_stuck_machines;
 use crate::model::{Pool, Restarts};
 use crate::plan::blocker::{Blocker, ProtectedStep};
 use crate::plan::observed::ObservedPool;
@@ -29,9 +30,11 @@ pub fn measure_distance(observed: &ObservedPool<'_>) -> Option<PoolDistance> {
         return None;
     }
     let counts = MachineCounts::of(observed);
+    // A stuck machine counts as gone, as in the plan.
+    let machines = counts.total - count_stuck_machines(observed);
     let distance = PoolDistance {
-        missing: pool.desired.saturating_sub(counts.total),
-        surplus: if keeps_surplus(pool) { 0 } else { counts.total.saturating_sub(pool.desired) },
+        missing: pool.desired.saturating_sub(machines),
+        surplus: if keeps_surplus(pool) { 0 } else { machines.saturating_sub(pool.desired) },
         unready: pool.desired.saturating_sub(counts.ready),
         outdated: count_expected_updates(observed, &counts),
         failing: usize::from(observed.memory.failure().is_some()),
@@ -112,10 +115,13 @@ impl StepWaits {
                 ProtectedStep::ScaleDown => self.deletes = true,
                 ProtectedStep::Replacement => self.replacements += 1,
                 ProtectedStep::Rollout => self.updates = true,
+                // The pool is as its spec says.
+                ProtectedStep::Recycling => {}
             },
             Blocker::Drain { reason, .. } => match reason {
                 DrainReason::ScaleDown | DrainReason::TargetedRemoval => self.deletes = true,
                 DrainReason::Rollout => self.updates = true,
+                DrainReason::Recycling => {}
             },
             // The platform or another client must do something, and may not.
             Blocker::TerminatingDisk { .. }
@@ -123,6 +129,7 @@ impl StepWaits {
             | Blocker::PendingDisk { .. }
             | Blocker::UnconfirmedCreate { .. }
             | Blocker::Backoff { .. }
+            | Blocker::TooManyUnhealthy { .. }
             | Blocker::UserAction(_) => {}
         }
     }

@@ -51,11 +51,12 @@ fn describe_protected_step(
         }
         ProtectedStep::Replacement => {
             format!(
-                "protected {machine} {which} {} not replaced, although {} not start",
+                "protected {machine} {which} {} not replaced, although {} not ready",
                 verb_for_count(count),
-                pronoun_with_do(one)
+                pronoun_with_verb(one)
             )
         }
+        ProtectedStep::Recycling => format!("the replacement waits for protected {machine} {which}"),
         ProtectedStep::Rollout => {
             format!(
                 "the rollout waits for {} ({which}), which {} protected",
@@ -71,6 +72,6 @@ fn describe_protected_step(
     }
 }
 
-fn pronoun_with_do(one: bool) -> &'static str {
-    if one { "it does" } else { "they do" }
+fn pronoun_with_verb(one: bool) -> &'static str {
+    if one { "it is" } else { "they are" }
 }

@@ -1,9 +1,11 @@
 //! The conditions about limits on provisioning: `ProvisioningLimited` while one delays creates, and
 //! `StartOverdue` while machines no longer count because they have not been ready for too long.
 
+use std::time::Duration;
+
 use super::text::list_some_names;
 use crate::condition::{ComputedCondition, ConditionReason, ConditionType};
-use crate::plan::observed::{ObservedPool, START_TIMEOUT};
+use crate::plan::observed::ObservedPool;
 use crate::plan::{Blocker, LimitedProvisioning, ProvisioningScope};
 use crate::scale_up::provisioning::list_overdue_machines;
 
@@ -38,17 +40,24 @@ pub(super) fn start_overdue_condition(observed: &ObservedPool<'_>) -> Option<Com
         return None;
     }
     let (machine, verb) = if names.len() == 1 { ("machine", "has") } else { ("machines", "have") };
-    let minutes = START_TIMEOUT.as_secs() / 60;
+    let timeout = describe_timeout(observed.pool.start_timeout());
     Some(ComputedCondition {
         kind: ConditionType::StartOverdue,
         holds: true,
         reason: ConditionReason::StartTimeoutExceeded,
         message: format!(
-            "{machine} {} {verb} not been ready in the {minutes} minutes after the creation, so maxProvisioning no \
+            "{machine} {} {verb} not been ready in the {timeout} after the creation, so maxProvisioning no \
              longer counts what has not started: check or delete such machines",
             list_some_names(names)
         ),
     })
+}
+
+/// The timeout in the largest unit that divides it.
+fn describe_timeout(timeout: Duration) -> String {
+    let seconds = timeout.as_secs();
+    let (count, unit) = if seconds % 60 == 0 { (seconds / 60, "minute") } else { (seconds, "second") };
+    if count == 1 { unit.to_owned() } else { format!("{count} {unit}s") }
 }
 
 #[cfg(test)]

@@ -177,6 +177,7 @@ fn every_counter_counts_its_own() {
         updated: 2,
         restart_pending: 1,
         draining: 1,
+        image_outdated: 0,
         next_number: Some(6),
         healed: 0,
         revision: "r1".into(),

@@ -7,39 +7,10 @@ use vmpool_platform::DefaultInterface;
 
 use super::owners::{add_machine_owner, with_machine_owners};
 use super::*;
-
-const NAMESPACE: &str = "studio";
-
-fn pool() -> ObjectId {
-    ObjectId::new("farm", "uid-of-farm")
-}
-
-/// The spec of a pool whose template has these fields.
-fn spec(template: &Value) -> Value {
-    let mut machine = json!({ "template": { "spec": { "domain": { "devices": {} } } } });
-    for (field, value) in template.as_object().unwrap() {
-        machine[field] = value.clone();
-    }
-    json!({ "replicas": 1, (TEMPLATE): { "spec": machine } })
-}
-
-fn instancetype(generation: u64, memory: &str) -> Value {
-    json!({
-        "apiVersion": "instancetype.kubevirt.io/v1beta1",
-        "kind": "VirtualMachineClusterInstancetype",
-        "metadata": { "name": "small", "uid": "uid-of-small", "generation": generation, "labels": { "a": "b" } },
-        "spec": { "cpu": { "guest": 2 }, "memory": { "guest": memory } },
-    })
-}
-
-fn preference(spec: &Value) -> Value {
-    json!({
-        "apiVersion": "instancetype.kubevirt.io/v1beta1",
-        "kind": "VirtualMachinePreference",
-        "metadata": { "name": "linux", "namespace": NAMESPACE, "uid": "uid-of-linux", "generation": 1 },
-        "spec": spec,
-    })
-}
+use crate::sample_pool::{
+    LINUX, NAMESPACE, SMALL, find_in_cluster, linux_preference, pool_id, pool_spec, pool_spec_with_both,
+    small_instancetype,
+};
 
 /// Resolves with a cluster that has these objects, by their paths. Returns the paths that were read, too.
 fn resolve_with(spec: &Value, cluster: &[(&str, Value)]) -> (Resolution, Vec<String>) {
@@ -53,13 +24,11 @@ fn resolve_where(
 ) -> (Resolution, Vec<String>) {
     let mut read = Vec::new();
     let answer = |reference: &ReferencedObject| {
-        let path = format!("{}/{}", reference.collection, reference.name);
-        let object = cluster.iter().find(|(known, _)| *known == path).map(|(_, object)| object.clone());
-        read.push(path);
-        object
+        read.push(format!("{}/{}", reference.collection, reference.name));
+        find_in_cluster(cluster, reference)
     };
     let ended =
-        decide_with(answer, |found| resolve_pool_pins(&pool(), NAMESPACE, spec, configuration, found));
+        decide_with(answer, |found| resolve_pool_pins(&pool_id(), NAMESPACE, spec, configuration, found));
     (ended, read)
 }
 
@@ -70,29 +39,19 @@ fn resolved(spec: &Value, cluster: &[(&str, Value)]) -> Value {
     }
 }
 
-const SMALL: &str = "/apis/instancetype.kubevirt.io/v1beta1/virtualmachineclusterinstancetypes/small";
-const LINUX: &str =
-    "/apis/instancetype.kubevirt.io/v1beta1/namespaces/studio/virtualmachinepreferences/linux";
 const ROOT: &str = "/api/v1/namespaces/studio/persistentvolumeclaims/root";
-
-fn both() -> Value {
-    spec(&json!({
-        "instancetype": { "name": "small" },
-        "preference": { "name": "linux", "kind": "virtualmachinepreference" },
-    }))
-}
 
 #[test]
 fn a_template_without_matchers_has_no_references() {
-    assert!(!has_references(&spec(&json!({}))));
+    assert!(!has_references(&pool_spec(&json!({}))));
     assert!(!has_references(&json!(null)));
-    assert!(has_references(&both()));
+    assert!(has_references(&pool_spec_with_both()));
 }
 
 #[test]
 fn machines_get_the_pinned_matchers_and_the_revision_contains_the_copies() {
-    let cluster = [(SMALL, instancetype(3, "2048Mi")), (LINUX, preference(&json!({})))];
-    let (resolution, read) = resolve_with(&both(), &cluster);
+    let cluster = [(SMALL, small_instancetype(3, "2048Mi")), (LINUX, linux_preference(&json!({})))];
+    let (resolution, read) = resolve_with(&pool_spec_with_both(), &cluster);
     let Resolution::Resolved(content) = resolution else { panic!("{resolution:?}") };
     assert_eq!(read, [SMALL, LINUX]);
     let pins = copy_objects(&content);
@@ -106,17 +65,24 @@ fn machines_get_the_pinned_matchers_and_the_revision_contains_the_copies() {
     assert_eq!(pins[0]["data"]["spec"]["memory"]["guest"], "2048Mi", "the spelling stays");
     assert_eq!(pins[0]["data"]["metadata"].get("labels"), None);
 
-    let mut machine = both()[TEMPLATE]["spec"].clone();
+    let mut machine = pool_spec_with_both()[TEMPLATE]["spec"].clone();
     apply_pins(&mut machine, &content[FIELD]);
     assert_eq!(machine["instancetype"], json!({ "name": "small", "revisionName": name }));
     assert_eq!(machine["preference"]["revisionName"], "farm-linux-v1beta1-uid-of-linux-1");
-    assert_eq!(content[TEMPLATE], both()[TEMPLATE], "the template itself stays as the user wrote it");
+    assert_eq!(
+        content[TEMPLATE],
+        pool_spec_with_both()[TEMPLATE],
+        "the template itself stays as the user wrote it"
+    );
 }
 
 #[test]
 fn what_can_be_resolved_is_copied_and_the_rest_is_added_later() {
-    let missing = [(SMALL, instancetype(3, "2Gi"))];
-    let (Resolution::Partial(partial, unresolved, _), _) = resolve_with(&both(), &missing) else { panic!() };
+    let missing = [(SMALL, small_instancetype(3, "2Gi"))];
+    let (Resolution::Partial(partial, unresolved, _), _) = resolve_with(&pool_spec_with_both(), &missing)
+    else {
+        panic!()
+    };
     assert_eq!(unresolved.reason, ConditionReason::PreferenceNotFound);
     assert_eq!(copy_objects(&partial).len(), 1);
     assert!(lacks_copies(&partial) && is_resolved(&partial, TypeFamily::Instancetype));
@@ -125,12 +91,12 @@ fn what_can_be_resolved_is_copied_and_the_rest_is_added_later() {
     assert!(matches!(again, Resolution::Unresolved(..)), "{again:?}");
     assert_eq!(read, [LINUX]);
     // The instance type is gone when the preference appears.
-    let complete = resolved(&partial, &[(LINUX, preference(&json!({})))]);
+    let complete = resolved(&partial, &[(LINUX, linux_preference(&json!({})))]);
     assert!(!lacks_copies(&complete));
     assert_eq!(complete[FIELD]["instancetype"], partial[FIELD]["instancetype"]);
     assert_eq!(copy_objects(&complete).len(), 2);
     // Both are compared with the template.
-    let large = preference(&json!({ "requirements": { "cpu": { "guest": 64 } } }));
+    let large = linux_preference(&json!({ "requirements": { "cpu": { "guest": 64 } } }));
     let (Resolution::Unresolved(unresolved, _), _) = resolve_with(&partial, &[(LINUX, large)]) else {
         panic!()
     };
@@ -139,20 +105,20 @@ fn what_can_be_resolved_is_copied_and_the_rest_is_added_later() {
 
 #[test]
 fn a_template_that_is_written_out_gets_the_rest_later_too() {
-    let mut spec = both();
+    let mut spec = pool_spec_with_both();
     spec[policy::FIELD] = json!("Expand");
-    let (Resolution::Partial(partial, ..), _) = resolve_with(&spec, &[(SMALL, instancetype(3, "2Gi"))])
+    let (Resolution::Partial(partial, ..), _) = resolve_with(&spec, &[(SMALL, small_instancetype(3, "2Gi"))])
     else {
         panic!()
     };
-    let later = resolved(&partial, &[(LINUX, preference(&json!({})))]);
-    let small = [(SMALL, instancetype(3, "2Gi")), (LINUX, preference(&json!({})))];
+    let later = resolved(&partial, &[(LINUX, linux_preference(&json!({})))]);
+    let small = [(SMALL, small_instancetype(3, "2Gi")), (LINUX, linux_preference(&json!({})))];
     assert_eq!(later, resolved(&spec, &small));
 }
 
 #[test]
 fn the_memory_that_an_inferred_name_replaces_is_removed_in_a_copy_that_exists_already() {
-    let mut spec = spec(&json!({
+    let mut spec = pool_spec(&json!({
         "instancetype": { "inferFromVolume": "root", "inferFromVolumeFailurePolicy": "Ignore" },
         "preference": { "name": "linux", "kind": "virtualmachinepreference" },
         "template": { "spec": {
@@ -163,9 +129,9 @@ fn the_memory_that_an_inferred_name_replaces_is_removed_in_a_copy_that_exists_al
     let claim = json!({ "metadata": {
         "name": "root", "labels": { "instancetype.kubevirt.io/default-instancetype": "small" },
     } });
-    let cluster = [(ROOT, claim), (SMALL, instancetype(3, "2Gi"))];
+    let cluster = [(ROOT, claim), (SMALL, small_instancetype(3, "2Gi"))];
     let (Resolution::Partial(partial, ..), _) = resolve_with(&spec, &cluster) else { panic!() };
-    let complete = resolved(&partial, &[(LINUX, preference(&json!({})))]);
+    let complete = resolved(&partial, &[(LINUX, linux_preference(&json!({})))]);
     apply_pins(&mut spec[TEMPLATE]["spec"], &complete[FIELD]);
     assert_eq!(spec.pointer("/virtualMachineTemplate/spec/template/spec/domain/memory"), None);
 }
@@ -183,7 +149,7 @@ fn the_memory_that_an_inferred_name_replaces_is_removed_in_a_copy_that_exists_al
     json!({ "name": "small", "kind": "odd" }), &["VirtualMachineInstancetype/studio/?", "VirtualMachineClusterInstancetype//?"]
 )]
 fn a_template_lacks_copies_of(#[case] matcher: Value, #[case] expected: &[&str]) {
-    let spec = spec(&json!({ "instancetype": matcher }));
+    let spec = pool_spec(&json!({ "instancetype": matcher }));
     let text = |spec: &Value| -> Vec<String> {
         let referents = source::uncopied_objects(spec, NAMESPACE);
         referents
@@ -202,7 +168,7 @@ fn a_template_lacks_copies_of(#[case] matcher: Value, #[case] expected: &[&str])
 
 #[test]
 fn people_see_the_objects_and_their_copies() {
-    let content = resolved(&both(), &cluster());
+    let content = resolved(&pool_spec_with_both(), &cluster());
     let small = "instance type small (copy farm-small-v1beta1-uid-of-small-3)";
     assert_eq!(
         describe_copies(&content),
@@ -213,7 +179,7 @@ fn people_see_the_objects_and_their_copies() {
         describe_copies(&content),
         ["instance type small (written out)", "preference linux (written out)"]
     );
-    assert_eq!(describe_copies(&both()), [""; 0]);
+    assert_eq!(describe_copies(&pool_spec_with_both()), [""; 0]);
 }
 
 #[test]
@@ -227,21 +193,21 @@ fn the_status_shows_the_copies_that_machines_name() {
     };
     let small = "farm-small-v1beta1-uid-of-small-3";
     assert_eq!(
-        shown(&resolved(&both(), &cluster())),
+        shown(&resolved(&pool_spec_with_both(), &cluster())),
         [
             format!("instancetype small/ {small} /"),
             "preference linux/virtualmachinepreference farm-linux-v1beta1-uid-of-linux-1 /".to_owned(),
         ]
     );
     // A name from a volume is shown with the volume.
-    let mut inferring = spec(&json!({
+    let mut inferring = pool_spec(&json!({
         "instancetype": { "inferFromVolume": "root", "inferFromVolumeFailurePolicy": "Ignore" },
     }));
     inferring[TEMPLATE]["spec"]["template"]["spec"]["volumes"] =
         json!([{ "name": "root", "persistentVolumeClaim": { "claimName": "root" } }]);
     let labels = json!({ "instancetype.kubevirt.io/default-instancetype": "small" });
     let claim = json!({ "metadata": { "labels": labels } });
-    let content = resolved(&inferring, &[(SMALL, instancetype(3, "2Gi")), (ROOT, claim)]);
+    let content = resolved(&inferring, &[(SMALL, small_instancetype(3, "2Gi")), (ROOT, claim)]);
     assert_eq!(shown(&content), [format!("instancetype small/ {small} root/Ignore")]);
     // Without a label, there is nothing to show.
     let content = resolved(&inferring, &[(ROOT, json!({ "metadata": {} }))]);
@@ -253,13 +219,20 @@ fn the_status_shows_the_copies_that_machines_name() {
 
 #[test]
 fn a_later_revision_with_the_same_template_has_the_same_pins() {
-    let stored = resolved(&both(), &[(SMALL, instancetype(3, "2Gi")), (LINUX, preference(&json!({})))]);
-    let mut scaled = both();
+    let stored = resolved(
+        &pool_spec_with_both(),
+        &[(SMALL, small_instancetype(3, "2Gi")), (LINUX, linux_preference(&json!({})))],
+    );
+    let mut scaled = pool_spec_with_both();
     scaled["replicas"] = json!(7);
     let inherited = inherit_copies(&scaled, &stored).unwrap();
     assert_eq!(copy_objects(&inherited), copy_objects(&stored));
     assert_eq!(inherited["replicas"], 7);
-    assert_eq!(inherit_copies(&scaled, &both()), None, "a revision without pins has none to give");
+    assert_eq!(
+        inherit_copies(&scaled, &pool_spec_with_both()),
+        None,
+        "a revision without pins has none to give"
+    );
 }
 
 #[rstest]
@@ -279,16 +252,19 @@ fn a_later_revision_with_the_same_template_has_the_same_pins() {
     json!({ "instancetype": { "inferFromVolume": "root" } }), "InferenceFailed", "spec.instancetype.inferFromVolume: the machine has no volume \"root\""
 )]
 fn what_does_not_exist_has_a_reason(#[case] template: Value, #[case] reason: &str, #[case] message: &str) {
-    let (Resolution::Unresolved(unresolved, _), _) = resolve_with(&spec(&template), &[]) else { panic!() };
+    let (Resolution::Unresolved(unresolved, _), _) = resolve_with(&pool_spec(&template), &[]) else {
+        panic!()
+    };
     assert_eq!(unresolved.reason.as_str(), reason);
     assert!(unresolved.message.contains(message), "{}", unresolved.message);
 }
 
 #[test]
 fn a_conflict_names_the_field_of_the_pool() {
-    let mut spec = spec(&json!({ "instancetype": { "name": "small" } }));
+    let mut spec = pool_spec(&json!({ "instancetype": { "name": "small" } }));
     spec[TEMPLATE]["spec"]["template"]["spec"]["domain"]["memory"] = json!({ "guest": "1Gi" });
-    let (Resolution::Unresolved(unresolved, _), _) = resolve_with(&spec, &[(SMALL, instancetype(1, "2Gi"))])
+    let (Resolution::Unresolved(unresolved, _), _) =
+        resolve_with(&spec, &[(SMALL, small_instancetype(1, "2Gi"))])
     else {
         panic!()
     };
@@ -299,22 +275,24 @@ fn a_conflict_names_the_field_of_the_pool() {
 
 #[test]
 fn requirements_that_are_not_met_have_a_reason() {
-    let demanding = preference(&json!({ "requirements": { "cpu": { "guest": 4 } } }));
-    let cluster = [(SMALL, instancetype(1, "2Gi")), (LINUX, demanding)];
-    let (Resolution::Unresolved(unresolved, _), _) = resolve_with(&both(), &cluster) else { panic!() };
+    let demanding = linux_preference(&json!({ "requirements": { "cpu": { "guest": 4 } } }));
+    let cluster = [(SMALL, small_instancetype(1, "2Gi")), (LINUX, demanding)];
+    let (Resolution::Unresolved(unresolved, _), _) = resolve_with(&pool_spec_with_both(), &cluster) else {
+        panic!()
+    };
     assert_eq!(unresolved.reason, ConditionReason::RequirementsNotMet);
 }
 
 #[test]
 fn a_copy_that_the_template_names_is_used_as_it_is() {
     let mut stored = copy_objects(&resolved(
-        &spec(&json!({ "instancetype": { "name": "small" } })),
-        &[(SMALL, instancetype(1, "2Gi"))],
+        &pool_spec(&json!({ "instancetype": { "name": "small" } })),
+        &[(SMALL, small_instancetype(1, "2Gi"))],
     ))
     .remove(0);
     stored["metadata"]["name"] = json!("mine");
     let matcher = json!({ "name": "small", "revisionName": "mine" });
-    let own = spec(&json!({ "instancetype": matcher }));
+    let own = pool_spec(&json!({ "instancetype": matcher }));
     let place = "/apis/apps/v1/namespaces/studio/controllerrevisions/mine";
     let content = resolved(&own, &[(place, stored.clone())]);
     assert_eq!(copy_objects(&content), [] as [Value; 0]);
@@ -340,13 +318,13 @@ fn a_copy_that_the_template_names_is_used_as_it_is() {
 fn what_a_volume_names_is_pinned_and_a_default_of_memory_is_removed() {
     let claim =
         json!({ "metadata": { "labels": { "instancetype.kubevirt.io/default-instancetype": "small" } } });
-    let mut spec = spec(&json!({
+    let mut spec = pool_spec(&json!({
         "instancetype": { "inferFromVolume": "root", "inferFromVolumeFailurePolicy": "Ignore" },
     }));
     let instance = &mut spec[TEMPLATE]["spec"]["template"]["spec"];
     instance["volumes"] = json!([{ "name": "root", "persistentVolumeClaim": { "claimName": "root" } }]);
     instance["domain"]["memory"] = json!({ "guest": "512Mi" });
-    let content = resolved(&spec, &[(ROOT, claim), (SMALL, instancetype(1, "2Gi"))]);
+    let content = resolved(&spec, &[(ROOT, claim), (SMALL, small_instancetype(1, "2Gi"))]);
     let mut machine = spec[TEMPLATE]["spec"].clone();
     apply_pins(&mut machine, &content[FIELD]);
     assert_eq!(
@@ -365,34 +343,34 @@ fn what_a_volume_names_is_pinned_and_a_default_of_memory_is_removed() {
 
 #[test]
 fn only_a_change_of_what_machines_get_counts_for_restarts() {
-    let linux = || (LINUX, preference(&json!({})));
-    let first = resolved(&both(), &[(SMALL, instancetype(1, "2Gi")), linux()]);
-    let annotated = resolved(&both(), &[(SMALL, instancetype(2, "2Gi")), linux()]);
-    let larger = resolved(&both(), &[(SMALL, instancetype(3, "4Gi")), linux()]);
+    let linux = || (LINUX, linux_preference(&json!({})));
+    let first = resolved(&pool_spec_with_both(), &[(SMALL, small_instancetype(1, "2Gi")), linux()]);
+    let annotated = resolved(&pool_spec_with_both(), &[(SMALL, small_instancetype(2, "2Gi")), linux()]);
+    let larger = resolved(&pool_spec_with_both(), &[(SMALL, small_instancetype(3, "4Gi")), linux()]);
     assert_eq!(effective_type_specs(&first), effective_type_specs(&annotated));
     assert_ne!(effective_type_specs(&first), effective_type_specs(&larger));
 }
 
 #[test]
 fn an_existing_object_is_compared_by_what_it_stores() {
-    let spec = spec(&json!({ "instancetype": { "name": "small" } }));
-    let pin = copy_objects(&resolved(&spec, &[(SMALL, instancetype(1, "2048Mi"))])).remove(0);
-    assert_eq!(compare_pinned_copy(&pool(), &pin, &pin), CopyComparison::Same);
+    let spec = pool_spec(&json!({ "instancetype": { "name": "small" } }));
+    let pin = copy_objects(&resolved(&spec, &[(SMALL, small_instancetype(1, "2048Mi"))])).remove(0);
+    assert_eq!(compare_pinned_copy(&pool_id(), &pin, &pin), CopyComparison::Same);
 
     let mut live = pin.clone();
     live["data"]["spec"]["memory"]["guest"] = json!("2Gi");
     assert_eq!(
-        compare_pinned_copy(&pool(), &pin, &live),
+        compare_pinned_copy(&pool_id(), &pin, &live),
         CopyComparison::Same,
         "quantities are compared by value"
     );
     live["data"]["spec"]["cpu"]["guest"] = json!(3);
-    assert!(matches!(compare_pinned_copy(&pool(), &pin, &live), CopyComparison::Replace { .. }));
+    assert!(matches!(compare_pinned_copy(&pool_id(), &pin, &live), CopyComparison::Replace { .. }));
 
     let mut live = pin.clone();
     live["metadata"]["ownerReferences"][0]["uid"] = json!("of-a-machine");
     live["metadata"]["ownerReferences"][0]["kind"] = json!("VirtualMachine");
-    let CopyComparison::Incomplete(patch) = compare_pinned_copy(&pool(), &pin, &live) else { panic!() };
+    let CopyComparison::Incomplete(patch) = compare_pinned_copy(&pool_id(), &pin, &live) else { panic!() };
     let owners = patch[2]["value"].as_array().unwrap();
     assert_eq!(
         (owners.len(), &owners[1]["uid"], &owners[1]["controller"]),
@@ -403,7 +381,7 @@ fn an_existing_object_is_compared_by_what_it_stores() {
     let mut live = pin.clone();
     live["metadata"]["ownerReferences"][0]["uid"] = json!("of-the-former-pool");
     live["metadata"]["labels"][POOL_UID] = json!("of-the-former-pool");
-    let CopyComparison::Incomplete(patch) = compare_pinned_copy(&pool(), &pin, &live) else { panic!() };
+    let CopyComparison::Incomplete(patch) = compare_pinned_copy(&pool_id(), &pin, &live) else { panic!() };
     assert_eq!(
         patch[2]["value"], pin["metadata"]["ownerReferences"],
         "the former owner would keep the pool from being its controller"
@@ -413,20 +391,20 @@ fn an_existing_object_is_compared_by_what_it_stores() {
 
     let mut live = pin.clone();
     live["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    assert_eq!(compare_pinned_copy(&pool(), &pin, &live), CopyComparison::Other, "it will soon be gone");
+    assert_eq!(compare_pinned_copy(&pool_id(), &pin, &live), CopyComparison::Other, "it will soon be gone");
 }
 
 #[test]
 fn a_pin_of_the_pool_with_foreign_data_is_replaced() {
-    let spec = spec(&json!({ "instancetype": { "name": "small" } }));
-    let pin = copy_objects(&resolved(&spec, &[(SMALL, instancetype(1, "2048Mi"))])).remove(0);
+    let spec = pool_spec(&json!({ "instancetype": { "name": "small" } }));
+    let pin = copy_objects(&resolved(&spec, &[(SMALL, small_instancetype(1, "2048Mi"))])).remove(0);
     let machine =
         json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "detached", "uid": "d" });
     let mut foreign = pin.clone();
     foreign["data"]["spec"]["memory"]["guest"] = json!("64Gi");
     foreign["metadata"]["ownerReferences"].as_array_mut().unwrap().push(machine.clone());
     let CopyComparison::Replace { object: replacement, former_version: None } =
-        compare_pinned_copy(&pool(), &pin, &foreign)
+        compare_pinned_copy(&pool_id(), &pin, &foreign)
     else {
         panic!()
     };
@@ -436,15 +414,15 @@ fn a_pin_of_the_pool_with_foreign_data_is_replaced() {
     for (field, value) in [("labels", json!({})), ("ownerReferences", json!([machine]))] {
         let mut other = foreign.clone();
         other["metadata"][field] = value;
-        assert_eq!(compare_pinned_copy(&pool(), &pin, &other), CopyComparison::Other, "{field}");
+        assert_eq!(compare_pinned_copy(&pool_id(), &pin, &other), CopyComparison::Other, "{field}");
     }
 }
 
 /// A pin, and the same in a former version of the API, with these labels, as a backup of an old cluster has
 /// it.
 fn of_old_cluster(version: &str, labels: &Value) -> (Value, Value) {
-    let spec = spec(&json!({ "instancetype": { "name": "small" } }));
-    let pin = copy_objects(&resolved(&spec, &[(SMALL, instancetype(1, "2Gi"))])).remove(0);
+    let spec = pool_spec(&json!({ "instancetype": { "name": "small" } }));
+    let pin = copy_objects(&resolved(&spec, &[(SMALL, small_instancetype(1, "2Gi"))])).remove(0);
     let mut old = pin.clone();
     old["data"]["apiVersion"] = json!(format!("instancetype.kubevirt.io/{version}"));
     // The former versions had empty texts where the current one has nothing.
@@ -466,7 +444,7 @@ fn a_copy_in_a_former_version_is_replaced_by_the_same_in_the_current_one(
 ) {
     let (pin, old) = of_old_cluster(version, &labels);
     let CopyComparison::Replace { object: replacement, former_version } =
-        compare_pinned_copy(&pool(), &pin, &old)
+        compare_pinned_copy(&pool_id(), &pin, &old)
     else {
         panic!()
     };
@@ -481,7 +459,7 @@ fn a_copy_in_a_former_version_is_replaced_by_the_same_in_the_current_one(
     // One with another content is not replaced.
     let mut other = old;
     other["data"]["spec"]["cpu"]["guest"] = json!(9);
-    assert_eq!(compare_pinned_copy(&pool(), &pin, &other), CopyComparison::Other);
+    assert_eq!(compare_pinned_copy(&pool_id(), &pin, &other), CopyComparison::Other);
 }
 
 #[test]
@@ -489,7 +467,7 @@ fn a_copy_without_a_label_gets_it() {
     let (pin, _) = of_old_cluster("v1alpha2", &json!(null));
     let mut live = pin.clone();
     live["metadata"]["labels"] = json!({ "mine": "1" });
-    let CopyComparison::Incomplete(patch) = compare_pinned_copy(&pool(), &pin, &live) else { panic!() };
+    let CopyComparison::Incomplete(patch) = compare_pinned_copy(&pool_id(), &pin, &live) else { panic!() };
     let mut labels = pin["metadata"]["labels"].clone();
     labels["mine"] = json!("1");
     assert_eq!(patch[3], json!({ "op": "add", "path": "/metadata/labels", "value": labels }));
@@ -498,7 +476,7 @@ fn a_copy_without_a_label_gets_it() {
 
 #[test]
 fn a_revision_with_copies_in_a_former_version_is_used_in_the_current_one() {
-    let content = resolved(&both(), &cluster());
+    let content = resolved(&pool_spec_with_both(), &cluster());
     let mut old = content.clone();
     for family in FAMILIES {
         let revision = &mut old[FIELD][family.field()]["revision"];
@@ -523,8 +501,8 @@ fn a_lost_copy_of_detached_machines_is_made_again_with_them_as_owners() {
 
 #[test]
 fn a_released_machine_becomes_a_further_owner_of_its_pins() {
-    let spec = spec(&json!({ "instancetype": { "name": "small" } }));
-    let mut pin = copy_objects(&resolved(&spec, &[(SMALL, instancetype(1, "2Gi"))])).remove(0);
+    let spec = pool_spec(&json!({ "instancetype": { "name": "small" } }));
+    let mut pin = copy_objects(&resolved(&spec, &[(SMALL, small_instancetype(1, "2Gi"))])).remove(0);
     let machine = ObjectId::new("farm-0", "uid-of-machine");
     let patch = add_machine_owner(&pin, &machine).unwrap();
     let owners = patch[2]["value"].clone();
@@ -541,7 +519,7 @@ fn a_released_machine_becomes_a_further_owner_of_its_pins() {
 }
 
 fn with_policy(policy: &str) -> Value {
-    let mut spec = both();
+    let mut spec = pool_spec_with_both();
     spec[policy::FIELD] = json!(policy);
     spec
 }
@@ -556,7 +534,7 @@ fn machine(content: &Value) -> Value {
 fn cluster() -> [(&'static str, Value); 2] {
     let devices =
         json!({ "devices": { "preferredInputBus": "virtio", "preferredAutoattachInputDevice": true } });
-    [(SMALL, instancetype(3, "2048Mi")), (LINUX, preference(&devices))]
+    [(SMALL, small_instancetype(3, "2048Mi")), (LINUX, linux_preference(&devices))]
 }
 
 #[test]
@@ -570,7 +548,11 @@ fn the_policy_expand_writes_type_and_preference_into_machines_and_stores_no_copi
     assert_eq!(domain["cpu"]["sockets"], 2);
     assert_eq!(domain["devices"]["inputs"][0]["bus"], "virtio");
     assert_eq!(domain["devices"].get("interfaces"), None, "general defaults are KubeVirt's");
-    assert_eq!(content[TEMPLATE], both()[TEMPLATE], "the template itself stays as the user wrote it");
+    assert_eq!(
+        content[TEMPLATE],
+        pool_spec_with_both()[TEMPLATE],
+        "the template itself stays as the user wrote it"
+    );
 }
 
 /// KubeVirt adds the default interface to a machine that starts, before it applies the preference. A machine
@@ -591,17 +573,17 @@ fn the_policy_expand_writes_out_a_default_interface_that_the_preference_changes(
 
 #[test]
 fn pinned_and_expanded_machines_start_the_same_instance() {
-    let pinned = comparable_template(&resolved(&both(), &cluster())).unwrap();
+    let pinned = comparable_template(&resolved(&pool_spec_with_both(), &cluster())).unwrap();
     let content = resolved(&with_policy("Expand"), &cluster());
     assert_eq!(comparable_template(&content).unwrap(), pinned);
     assert_eq!(machine(&content), pinned["spec"]);
-    assert_eq!(comparable_template(&both()), None, "nothing is copied yet");
+    assert_eq!(comparable_template(&pool_spec_with_both()), None, "nothing is copied yet");
 }
 
 /// The content of a revision whose preference sets this model of interfaces.
 fn with_model(spec: &Value, model: &str, interface: DefaultInterface) -> Value {
-    let preference = preference(&json!({ "devices": { "preferredInterfaceModel": model } }));
-    let cluster = [(SMALL, instancetype(3, "2Gi")), (LINUX, preference)];
+    let preference = linux_preference(&json!({ "devices": { "preferredInterfaceModel": model } }));
+    let cluster = [(SMALL, small_instancetype(3, "2Gi")), (LINUX, preference)];
     let (Resolution::Resolved(content), _) =
         resolve_where(&Configuration { interface, ..Configuration::default() }, spec, &cluster)
     else {
@@ -626,7 +608,7 @@ fn the_architecture_of_the_cluster_counts_if_the_template_has_none(
 ) {
     let mut required = preferences.clone();
     required["requirements"] = json!({ "architecture": "arm64" });
-    let cluster = [(SMALL, instancetype(3, "2Gi")), (LINUX, preference(&required))];
+    let cluster = [(SMALL, small_instancetype(3, "2Gi")), (LINUX, linux_preference(&required))];
     let mut spec = with_policy(policy);
     spec[TEMPLATE]["spec"]["template"]["spec"] = template.clone();
     let configuration =
@@ -654,8 +636,8 @@ fn an_expanded_machine_has_the_storage_class_of_the_preference() {
         { "metadata": { "name": "data" }, "spec": { "pvc": { "storageClassName": "mine" } } },
     ]);
     let volumes = |class: &str| {
-        let preference = preference(&json!({ "volumes": { "preferredStorageClassName": class } }));
-        [(SMALL, instancetype(3, "2Gi")), (LINUX, preference)]
+        let preference = linux_preference(&json!({ "volumes": { "preferredStorageClassName": class } }));
+        [(SMALL, small_instancetype(3, "2Gi")), (LINUX, preference)]
     };
     let content = resolved(&spec, &volumes("fast"));
     let templates = &machine(&content)["dataVolumeTemplates"];
@@ -672,10 +654,10 @@ fn the_policy_per_machine_leaves_the_matchers_to_kubevirt() {
 
 #[test]
 fn where_the_cluster_expands_pins_are_written_out() {
-    let mut spec = both();
+    let mut spec = pool_spec_with_both();
     assert!(write_out(&mut spec));
     assert_eq!(spec, with_policy("Expand"));
-    for mut other in [with_policy("Expand"), with_policy("PerMember"), super::tests::spec(&json!({}))] {
+    for mut other in [with_policy("Expand"), with_policy("PerMember"), pool_spec(&json!({}))] {
         let before = other.clone();
         assert!(!write_out(&mut other));
         assert_eq!(other, before);
@@ -684,7 +666,11 @@ fn where_the_cluster_expands_pins_are_written_out() {
 
 #[test]
 fn a_change_of_the_policy_is_a_change_of_a_template_with_matchers() {
-    assert_eq!(canonical_policy(&both()), None, "revisions of earlier versions have no policy");
+    assert_eq!(
+        canonical_policy(&pool_spec_with_both()),
+        None,
+        "revisions of earlier versions have no policy"
+    );
     assert_eq!(canonical_policy(&with_policy("Pin")), None);
     assert_eq!(canonical_policy(&with_policy("Expand")), Some("Expand"));
     let without = json!({ (policy::FIELD): "Expand", (TEMPLATE): { "spec": {} } });
@@ -697,10 +683,10 @@ fn the_annotation_gives_the_policy_if_the_spec_has_none() {
         policy::add_annotated_policy(&mut spec, annotation.map(str::to_owned).as_ref());
         spec
     };
-    assert_eq!(completed(both(), Some("Expand")), with_policy("Expand"));
+    assert_eq!(completed(pool_spec_with_both(), Some("Expand")), with_policy("Expand"));
     assert_eq!(completed(with_policy("PerMember"), Some("Expand")), with_policy("PerMember"));
-    assert_eq!(completed(both(), Some("expand")), both());
-    assert_eq!(completed(both(), None), both());
+    assert_eq!(completed(pool_spec_with_both(), Some("expand")), pool_spec_with_both());
+    assert_eq!(completed(pool_spec_with_both(), None), pool_spec_with_both());
 }
 
 #[test]
@@ -718,19 +704,23 @@ fn references_are_compared_with_normalized_kinds() {
 
 #[test]
 fn machines_refer_to_what_their_revision_says() {
-    let content = resolved(&both(), &cluster());
+    let content = resolved(&pool_spec_with_both(), &cluster());
     assert_eq!(revision_references(&content), Some(spec_references(&machine(&content))));
     assert_eq!(
         revision_references(&resolved(&with_policy("Expand"), &cluster())),
         Some(MachineReferences::default())
     );
-    assert_eq!(revision_references(&both()), None, "KubeVirt completes the references of these machines");
+    assert_eq!(
+        revision_references(&pool_spec_with_both()),
+        None,
+        "KubeVirt completes the references of these machines"
+    );
 }
 
 #[rstest]
-#[case::the_same(instancetype(3, "2048Mi"), None)]
-#[case::another_spelling(instancetype(4, "2Gi"), None)]
-#[case::another_size(instancetype(4, "4Gi"), Some("SpecChanged"))]
+#[case::the_same(small_instancetype(3, "2048Mi"), None)]
+#[case::another_spelling(small_instancetype(4, "2Gi"), None)]
+#[case::another_size(small_instancetype(4, "4Gi"), Some("SpecChanged"))]
 #[case::created_again(recreated("4Gi"), Some("Recreated"))]
 #[case::created_again_with_the_same_spec(recreated("2Gi"), None)]
 #[case::gone(Value::Null, Some("Deleted"))]
@@ -751,7 +741,7 @@ fn a_copy_is_outdated_if_its_original_differs(#[case] live: Value, #[case] expec
 }
 
 fn recreated(memory: &str) -> Value {
-    let mut object = instancetype(1, memory);
+    let mut object = small_instancetype(1, memory);
     object["metadata"]["uid"] = json!("another-uid");
     object
 }

@@ -35,15 +35,20 @@ rules! {
     ReservedKeys "K24" Invalid Template "Labels and annotations of machines do not use the prefix vmpool.dev, except vmpool.dev/refresh-instancetype";
     MaxProtection "K25" Invalid Part "maxProtection is a duration from 1m to 720h";
     ProgressDeadline "K50" Invalid Part "progressDeadlineSeconds is a number of seconds from 1";
+    ImageRefresh "K56" Invalid Part "imageRefresh is Off, Report or Recreate, and not Recreate if statePreservation \
+    retains the disks";
     MaxProvisioning "K48" Invalid Part "maxProvisioning is a number from 1, or a percentage from 1% to 100%";
     PolicyChanged "K26" Invalid Update "instancetypePolicy does not change while the pool has machines";
     MachineRejected "K27" Invalid Template "The API server accepts a machine of the pool, which the webhook creates as a \
     dry run if the template names no instance type and no preference";
     InstanceMetadata "K28" Invalid Template "The API server accepts the labels and annotations of VirtualMachineInstances";
     HistoryLimit "K29" Invalid Part "revisionHistoryLimit is a number from 0";
+    Healing "K54" Invalid Part "healing has durations from 1s to 24h, and maxUnhealthy is a number from 1 or a \
+    percentage";
     Drain "K49" Invalid Part "drain.timeout is a duration from 0s to 24h";
     Standby "K51" Invalid Part "standby has a number of machines and known settings, and its pool starts machines by \
     itself and preserves no state";
+    Recycle "K52" Invalid Part "recycle has maxLifetime from 10m, maxClaims from 1 and jitter from 0 to 100";
     AnnotatedNames "K46" Invalid Part "The annotation for nameGeneration lists fields that vmpool adds to it";
     EmptiedPool "W17" Warning Update "replicas does not go to zero";
     LongName "K30" Warning Create "The name of a pool has at most 52 characters";

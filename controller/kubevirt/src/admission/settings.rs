@@ -5,10 +5,15 @@ use vmpool_api::kubevirt::annotations::{INSTANCETYPE_POLICY, NAME_GENERATION, RE
 use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
 use vmpool_api::{DurationError, GoDuration, Share, ShareError};
 use vmpool_engine::draining::{DRAIN, DRAIN_FIELD, parse_drain};
+use vmpool_engine::healing::setting::{HEALING, HEALING_FIELD, parse_annotated_healing, parse_healing};
+use vmpool_engine::image_refresh::{
+    IMAGE_REFRESH, IMAGE_REFRESH_FIELD, ImageRefresh, parse_image_refresh, parse_image_refresh_text,
+};
 use vmpool_engine::progress::{
     PROGRESS_DEADLINE, PROGRESS_DEADLINE_FIELD, parse_progress_deadline, parse_progress_deadline_text,
 };
 use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
+use vmpool_engine::recycling::{RECYCLE, RECYCLE_FIELD, parse_recycle};
 use vmpool_engine::scale_up::provisioning_limit::{
     MAX_PROVISIONING, MAX_PROVISIONING_FIELD, describe_share_error,
 };
@@ -16,16 +21,19 @@ use vmpool_engine::standby::STANDBY_FIELD;
 use vmpool_instancetype::pins::policy::{self, InstancetypePolicy};
 use vmpool_platform::value::{json_at_path, json_field};
 
+use super::super::read::read_pool_settings;
 use super::super::{annotated_names, history_limit};
 use super::findings::Findings;
 use super::pool::KubeVirtPoolView;
 use super::rule::Rule;
 
 /// The fields of the spec that this version of vmpool knows.
-const KNOWN: [&str; 16] = [
+const KNOWN: [&str; 19] = [
     "autohealing",
     DRAIN_FIELD,
     STANDBY_FIELD,
+    HEALING_FIELD,
+    IMAGE_REFRESH_FIELD,
     "instancetypePolicy",
     MAX_PROTECTION_FIELD,
     MAX_PROVISIONING_FIELD,
@@ -33,6 +41,7 @@ const KNOWN: [&str; 16] = [
     "nameGeneration",
     "paused",
     PROGRESS_DEADLINE_FIELD,
+    RECYCLE_FIELD,
     "replicas",
     history_limit::FIELD,
     "scaleInStrategy",
@@ -102,6 +111,61 @@ pub(super) fn check_progress_deadline(
     check(format!("metadata.annotations[{PROGRESS_DEADLINE}]"), annotation, before, is_valid);
 }
 
+/// The field and the annotation of image refresh, as far as they change.
+pub(super) fn check_image_refresh(
+    old: Option<KubeVirtPoolView<'_>>,
+    new: KubeVirtPoolView<'_>,
+    findings: &mut Findings,
+) {
+    let mut check = |path: String, value: &Value, before: Option<&Value>, is_valid: bool| {
+        if !(value.is_null() || before == Some(value) || is_valid) {
+            let way_out = "use Report or Recreate, or remove it; in YAML, Off needs quotes";
+            findings.refuse(Rule::ImageRefresh, path, value, "it is not Off, Report or Recreate", way_out);
+        }
+    };
+    let (field, annotation) = (new.part(IMAGE_REFRESH_FIELD), new.annotation(IMAGE_REFRESH));
+    let before = old.map(|old| old.part(IMAGE_REFRESH_FIELD));
+    check(format!("spec.{IMAGE_REFRESH_FIELD}"), field, before, parse_image_refresh(field).is_ok());
+    let before = old.map(|old| old.annotation(IMAGE_REFRESH));
+    let is_valid = annotation.as_str().is_some_and(|text| parse_image_refresh_text(text).is_ok());
+    check(format!("metadata.annotations[{IMAGE_REFRESH}]"), annotation, before, is_valid);
+    check_refresh_of_preserved_storage(old, new, findings);
+}
+
+/// Refuses to recreate machines for their images if the next machine gets the storage of the former one.
+fn check_refresh_of_preserved_storage(
+    old: Option<KubeVirtPoolView<'_>>,
+    new: KubeVirtPoolView<'_>,
+    findings: &mut Findings,
+) {
+    if !recreates_in_vain(new) || old.is_some_and(recreates_in_vain) {
+        return;
+    }
+    let field = new.part(IMAGE_REFRESH_FIELD);
+    let (path, value) = if field.is_null() {
+        (format!("metadata.annotations[{IMAGE_REFRESH}]"), new.annotation(IMAGE_REFRESH))
+    } else {
+        (format!("spec.{IMAGE_REFRESH_FIELD}"), field)
+    };
+    let reason =
+        "statePreservation retains the storage of the pool, so no machine would get a disk of the new image";
+    let way_out = "use Report, or set statePreservation to Disabled";
+    findings.refuse(Rule::ImageRefresh, path, value, reason, way_out);
+}
+
+/// Whether the pool recreates machines for their images, and preserves all their storage.
+fn recreates_in_vain(pool: KubeVirtPoolView<'_>) -> bool {
+    let (field, annotation) = (pool.part(IMAGE_REFRESH_FIELD), pool.annotation(IMAGE_REFRESH));
+    let refresh = match field {
+        Value::Null => annotation.as_str().and_then(|text| parse_image_refresh_text(text).ok()),
+        field => parse_image_refresh(field).ok(),
+    };
+    let settings = read_pool_settings(pool.spec());
+    refresh == Some(ImageRefresh::Recreate)
+        && settings.scale_in.preservation != StatePreservation::Disabled
+        && !settings.data_volume_templates.is_empty()
+}
+
 /// The field and the annotation that limit provisioning, as far as they change.
 pub(super) fn check_max_provisioning(
     old: Option<KubeVirtPoolView<'_>>,
@@ -125,6 +189,30 @@ pub(super) fn check_max_provisioning(
     {
         refuse(format!("metadata.annotations[{MAX_PROVISIONING}]"), annotation, &error);
     }
+}
+
+/// The field and the annotation for healing, as far as they change.
+pub(super) fn check_healing(
+    old: Option<KubeVirtPoolView<'_>>,
+    new: KubeVirtPoolView<'_>,
+    findings: &mut Findings,
+) {
+    let mut check = |path: String, value: &Value, before: Option<&Value>, is_valid: bool| {
+        if !(value.is_null() || before == Some(value) || is_valid) {
+            let reason = "it is not an object with durations from 1s to 24h and maxUnhealthy, a number from 1 or a \
+                          percentage";
+            let way_out =
+                "use for example {\"notReadyFor\": \"5m\", \"maxUnhealthy\": \"40%\"}, or remove it";
+            findings.refuse(Rule::Healing, path, value, reason, way_out);
+        }
+    };
+    let field = new.part(HEALING_FIELD);
+    let before = old.map(|old| old.part(HEALING_FIELD));
+    check(format!("spec.{HEALING_FIELD}"), field, before, parse_healing(field).is_ok());
+    let annotation = new.annotation(HEALING);
+    let is_valid = annotation.as_str().is_some_and(|text| parse_annotated_healing(text).is_ok());
+    let before = old.map(|old| old.annotation(HEALING));
+    check(format!("metadata.annotations[{HEALING}]"), annotation, before, is_valid);
 }
 
 /// The field and the annotation for draining, as far as they change.
@@ -153,6 +241,30 @@ pub(super) fn check_drain(
     let is_valid = parsed.is_some_and(|value: Value| parse_drain(&value).is_ok());
     let before = old.map(|old| old.annotation(DRAIN));
     check(format!("metadata.annotations[{DRAIN}]"), annotation, before, is_valid);
+}
+
+/// The field and the annotation for the replacement of machines, as far as they change.
+pub(super) fn check_recycle(
+    old: Option<KubeVirtPoolView<'_>>,
+    new: KubeVirtPoolView<'_>,
+    findings: &mut Findings,
+) {
+    let mut check = |path: String, value: &Value, before: Option<&Value>, is_valid: bool| {
+        if value.is_null() || before == Some(value) || is_valid {
+            return;
+        }
+        let reason = "it is not an object with maxLifetime of at least 10m, maxClaims from 1, and jitter from 0 to 100";
+        let way_out = "use for example {\"maxLifetime\": \"168h\", \"jitter\": 20}, or remove it";
+        findings.refuse(Rule::Recycle, path, value, reason, way_out);
+    };
+    let field = new.part(RECYCLE_FIELD);
+    let before = old.map(|old| old.part(RECYCLE_FIELD));
+    check(format!("spec.{RECYCLE_FIELD}"), field, before, parse_recycle(field).is_ok());
+    let annotation = new.annotation(RECYCLE);
+    let parsed = annotation.as_str().and_then(|text| serde_json::from_str(text).ok());
+    let is_valid = parsed.is_some_and(|value: Value| parse_recycle(&value).is_ok());
+    let before = old.map(|old| old.annotation(RECYCLE));
+    check(format!("metadata.annotations[{RECYCLE}]"), annotation, before, is_valid);
 }
 
 /// The field and the annotation that limit the number of stored revisions, as far as they change.
@@ -197,8 +309,8 @@ pub(super) fn check_annotated_names(
             format!("metadata.annotations[{NAME_GENERATION}]"),
             &Value::from(name),
             "there is no such setting",
-            "use setHostnameToVMName, appendIndexToSysprepRefs, appendIndexToMetaDataSecretRefs and \
-             appendIndexToResourceClaimRefs, with commas between them",
+            "use setHostnameToVMName, appendIndexToSysprepRefs, appendIndexToMetaDataSecretRefs, \
+             appendIndexToResourceClaimRefs and appendIndexToVMStateRefs, with commas between them",
         );
     }
 }

@@ -6,8 +6,10 @@ use jiff::Timestamp;
 use vmpool_api::kubevirt::annotations::STORAGE_REVISION;
 use vmpool_api::kubevirt::values::{PrintableStatus, RunStrategy};
 use vmpool_engine::draining::Draining;
+use vmpool_engine::image_refresh::read_disk_sources;
 use vmpool_engine::model::{MachineActivity, MachineReferences, Selectable, StartHealth};
 use vmpool_engine::protection::Protection;
+use vmpool_engine::recycling::RecycleFacts;
 use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::standby::{StandbyState, read_activated_at};
 use vmpool_engine::{Machine, limits};
@@ -49,6 +51,7 @@ pub(crate) fn read_machine(object: &KubeVirtMachineObject) -> Machine {
     Machine {
         created: metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
         terminating: deleted.is_some(),
+        terminating_since: deleted,
         owner,
         pool_label: former_pool,
         written: written_revision(object, revision.as_ref()),
@@ -69,10 +72,13 @@ pub(crate) fn read_machine(object: &KubeVirtMachineObject) -> Machine {
         waits_for_storage: status.printable_status.is_some_and(PrintableStatus::waits_for_storage)
             && !matches!(status.readiness, Readiness::Ready),
         start_health: start_health(status),
+        unready_on_purpose: is_unready_on_purpose(status, activity),
         volumes: object.storage.volumes.clone(),
         references: REFERENCES.get(&object.references, || Arc::new(object.references.clone())),
         protection,
         draining: Draining::read(metadata.annotations.as_ref()),
+        disk_sources: read_disk_sources(metadata.annotations.as_ref()).map(intern_text),
+        recycling: RecycleFacts::read(metadata.annotations.as_ref()),
         standby: read_standby_state(object),
         activated: read_activated_at(metadata.annotations.as_ref()),
         ..Machine::blank(id)
@@ -170,6 +176,22 @@ fn stop_problem(strategy: RunStrategy) -> Option<&'static str> {
             "with its runStrategy WaitAsReceiver it starts only when another cluster migrates a guest to it",
         ),
     }
+}
+
+/// Whether the machine is not ready on purpose: it is stopped, paused or shut down, or moves, or KubeVirt
+/// reads or replaces its volumes.
+fn is_unready_on_purpose(status: &KubeVirtMachineStatus, activity: MachineActivity) -> bool {
+    const STATES: [PrintableStatus; 5] = [
+        PrintableStatus::Paused,
+        PrintableStatus::Stopping,
+        PrintableStatus::Terminating,
+        PrintableStatus::Migrating,
+        PrintableStatus::WaitingForReceiver,
+    ];
+    activity == MachineActivity::Stopped
+        || status.snapshotting
+        || status.restore.is_some()
+        || status.printable_status.is_some_and(|state| STATES.contains(&state))
 }
 
 /// A snapshot or a restore may be what repairs the machine, so until it has ended, autohealing leaves the

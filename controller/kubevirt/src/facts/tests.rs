@@ -1,5 +1,6 @@
 use rstest::rstest;
 use serde_json::{Value, json};
+use vmpool_engine::image_refresh::ImageRefresh;
 use vmpool_engine::model::{Machine, MachineActivity, ObjectId, Selectable, StartHealth};
 use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::scale_up::provisioning_limit::ProvisioningLimit;
@@ -340,6 +341,19 @@ fn a_machine_is_neither_restored_nor_is_a_snapshot_taken_of_it_if(#[case] status
     assert_eq!((machine.restoring, machine.problem.as_deref()), (false, Some("ErrorPvcNotFound")));
 }
 
+#[rstest]
+#[case::paused(json!({ "printableStatus": "Paused" }), true)]
+#[case::shut_down(json!({ "printableStatus": "Stopping" }), true)]
+#[case::migrating(json!({ "printableStatus": "Migrating" }), true)]
+#[case::in_a_snapshot(json!({ "snapshotInProgress": "nightly" }), true)]
+#[case::restored(json!({ "restoreInProgress": "back" }), true)]
+#[case::between_two_instances(json!({ "printableStatus": "Stopped" }), false)]
+#[case::on_a_lost_node(json!({ "printableStatus": "Unknown" }), false)]
+#[case::unable_to_start(json!({}), false)]
+fn a_machine_is_unready_on_purpose(#[case] status: Value, #[case] on_purpose: bool) {
+    assert_eq!(failed_with(&status).unready_on_purpose, on_purpose);
+}
+
 /// Pausing and migrating a guest leaves it ready, and so does a snapshot.
 #[rstest]
 #[case::paused(json!({ "printableStatus": "Paused" }))]
@@ -486,4 +500,44 @@ fn an_instance_is_unavailable(#[case] edit: Value) {
 fn a_guest_has_shut_down_by_itself(#[case] edit: Value, #[case] expected: bool) {
     let object = edited(fixtures::recorded_instance(), &edit);
     assert_eq!(read_instance(&serde_json::from_value(object).unwrap()).ended, expected);
+}
+
+#[rstest]
+#[case::none(Value::Null, None, ImageRefresh::Off, 0)]
+#[case::field(json!("Report"), Some("no"), ImageRefresh::Report, 0)]
+#[case::annotation(Value::Null, Some("Recreate"), ImageRefresh::Recreate, 0)]
+#[case::unreadable(json!(false), None, ImageRefresh::Off, 1)]
+fn the_setting_of_image_refresh_is_read(
+    #[case] field: Value,
+    #[case] annotation: Option<&str>,
+    #[case] expected: ImageRefresh,
+    #[case] messages: usize,
+) {
+    let mut object = fixtures::recorded_pool();
+    object["spec"]["imageRefresh"] = field;
+    if let Some(text) = annotation {
+        object["metadata"]["annotations"]["vmpool.dev/image-refresh"] = json!(text);
+    }
+    let pool = read_pool(&serde_json::from_value(object).unwrap());
+    assert_eq!((pool.image_refresh, pool.invalid_settings.len()), (expected, messages));
+}
+
+#[rstest]
+#[case::none(Value::Null, None, None, 0)]
+#[case::field(json!({ "maxClaims": 3 }), Some("{"), Some(3), 0)]
+#[case::annotation(Value::Null, Some(r#"{"maxClaims": 2}"#), Some(2), 0)]
+#[case::unreadable(json!("often"), None, None, 1)]
+fn the_setting_of_recycling_is_read(
+    #[case] field: Value,
+    #[case] annotation: Option<&str>,
+    #[case] expected: Option<u32>,
+    #[case] messages: usize,
+) {
+    let mut object = fixtures::recorded_pool();
+    object["spec"]["recycle"] = field;
+    if let Some(text) = annotation {
+        object["metadata"]["annotations"]["vmpool.dev/recycle"] = json!(text);
+    }
+    let pool = read_pool(&serde_json::from_value(object).unwrap());
+    assert_eq!((pool.recycle.max_claims, pool.invalid_settings.len()), (expected, messages));
 }

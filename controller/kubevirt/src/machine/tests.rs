@@ -10,8 +10,14 @@ const NONE: NameGenerationSettings = NameGenerationSettings::NONE;
 /// All settings of KubeVirt.
 const ALL: NameGenerationSettings = NameGenerationSettings { config_maps: true, secrets: true, ..NONE };
 /// All settings that only vmpool has.
-const OWN: NameGenerationSettings =
-    NameGenerationSettings { sysprep: true, meta_data: true, resource_claims: true, hostname: true, ..NONE };
+const OWN: NameGenerationSettings = NameGenerationSettings {
+    sysprep: true,
+    meta_data: true,
+    resource_claims: true,
+    machine_state: true,
+    hostname: true,
+    ..NONE
+};
 
 fn pool() -> ObjectId {
     ObjectId::new("herd", fixtures::POOL_UID)
@@ -126,6 +132,35 @@ fn the_ordinal_is_appended_to_resource_claims(#[case] names: NameGenerationSetti
     let content = json!({ "spec": { "template": { "spec": { "resourceClaims": claims("gpu") } } } });
     let spec = numbered_machine_spec(RevisionTemplate { content: &content, names, pins: &Value::Null }, 7);
     assert_eq!(spec["template"]["spec"]["resourceClaims"], claims(expected));
+}
+
+#[rstest]
+#[case::a_claim_that_exists(
+    json!({ "persistentVolumeClaim": { "name": "state" } }),
+    json!({ "persistentVolumeClaim": { "name": "state-7" } })
+)]
+#[case::a_claim_that_kubevirt_creates(
+    json!({ "template": { "metadata": { "name": "state" }, "spec": { "storageClassName": "fast" } } }),
+    json!({ "template": { "metadata": { "name": "state-7" }, "spec": { "storageClassName": "fast" } } })
+)]
+#[case::a_generated_name(
+    json!({ "template": { "metadata": { "generateName": "state-" } } }),
+    json!({ "template": { "metadata": { "generateName": "state-" } } })
+)]
+#[case::a_claim_with_the_default_name(json!({ "template": {} }), json!({ "template": {} }))]
+#[case::another_type(json!({ "template": "state" }), json!({ "template": "state" }))]
+#[case::an_empty_name(
+    json!({ "persistentVolumeClaim": { "name": "" } }),
+    json!({ "persistentVolumeClaim": { "name": "" } })
+)]
+fn the_ordinal_is_appended_to_the_claim_for_the_state(#[case] state: Value, #[case] expected: Value) {
+    let content = json!({ "spec": { "template": { "spec": { "vmState": state } } } });
+    let result = |names| {
+        let template = RevisionTemplate { content: &content, names, pins: &Value::Null };
+        numbered_machine_spec(template, 7)["template"]["spec"]["vmState"].clone()
+    };
+    assert_eq!(result(OWN), expected);
+    assert_eq!(result(ALL), state);
 }
 
 #[test]

@@ -120,6 +120,8 @@ pub(crate) struct KubeVirtPoolStatus {
     #[serde(deserialize_with = "lenient_value")]
     pub(crate) draining_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
+    pub(crate) image_outdated_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient_value")]
     pub(crate) healed_replicas: Option<u64>,
     #[serde(deserialize_with = "short_text")]
     pub(crate) current_revision: Option<String>,

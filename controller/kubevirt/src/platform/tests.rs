@@ -150,6 +150,7 @@ fn a_condition_of_another_controller_keeps_its_fields_and_the_failure_has_the_wo
         updated: 2,
         restart_pending: 1,
         draining: 2,
+        image_outdated: 1,
         next_number: None,
         healed: 7,
         revision: "p-4".into(),
@@ -184,6 +185,7 @@ fn a_condition_of_another_controller_keeps_its_fields_and_the_failure_has_the_wo
     assert_eq!((parsed.observed_generation, parsed.available_replicas), (Some(4), Some(1)));
     assert_eq!((parsed.updated_replicas, parsed.restart_pending_replicas), (Some(2), Some(1)));
     assert_eq!(parsed.draining_replicas, Some(2));
+    assert_eq!(parsed.image_outdated_replicas, Some(1));
     assert_eq!((parsed.healed_replicas, parsed.current_revision.as_deref()), (Some(7), Some("p-4")));
     assert_eq!(
         written["instancetypeRef"],

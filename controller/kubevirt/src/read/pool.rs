@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use vmpool_api::kubevirt::values::StatePreservation;
+use vmpool_engine::image_refresh::IMAGE_REFRESH_FIELD;
 use vmpool_engine::limits;
 use vmpool_engine::model::{DisruptionBudget, ObjectId, StorageTemplate};
 use vmpool_engine::progress::PROGRESS_DEADLINE_FIELD;
+use vmpool_engine::recycling::RECYCLE_FIELD;
 use vmpool_engine::scale_up::class_slots::list_distinct_classes;
 use vmpool_engine::scale_up::provisioning_limit::MAX_PROVISIONING_FIELD;
 use vmpool_engine::standby::STANDBY_FIELD;
@@ -58,12 +60,18 @@ pub struct PoolSettings {
     pub progress_deadline: Value,
     /// `spec.maxProvisioning`, raw: it is read together with the annotation.
     pub max_provisioning: Value,
+    /// `spec.healing`, raw: it is read together with the annotation.
+    pub healing: Value,
     /// `spec.standby`, raw: it is read together with the annotation.
     pub standby: Value,
     /// Why the template can have no standby machines.
     pub start_obstacle: Option<&'static str>,
     /// `spec.drain`, raw: it is read together with the annotation.
     pub drain: Value,
+    /// `spec.imageRefresh`, raw: it is read together with the annotation.
+    pub image_refresh: Value,
+    /// `spec.recycle`, raw: it is read together with the annotation.
+    pub recycle: Value,
     /// `spec.revisionHistoryLimit`, raw: it is read together with the annotation.
     pub history_limit: Value,
     /// How surplus machines are removed.
@@ -145,9 +153,12 @@ fn read_settings_with_errors(
         max_protection: spec["maxProtection"].clone(),
         progress_deadline: spec[PROGRESS_DEADLINE_FIELD].clone(),
         max_provisioning: spec[MAX_PROVISIONING_FIELD].clone(),
+        healing: spec["healing"].clone(),
         standby: spec[STANDBY_FIELD].clone(),
         start_obstacle: standby::find_start_obstacle(&spec["virtualMachineTemplate"]),
         drain: spec["drain"].clone(),
+        image_refresh: spec[IMAGE_REFRESH_FIELD].clone(),
+        recycle: spec[RECYCLE_FIELD].clone(),
         history_limit: spec[history_limit::FIELD].clone(),
         scale_in: strategy::read_scale_in_strategy(&spec["scaleInStrategy"], &mut messages),
         update: strategy::read_update_strategy(&spec["updateStrategy"], &mut messages),

@@ -78,6 +78,8 @@ pub struct NameGenerationSettings {
     pub meta_data: bool,
     /// Names of ResourceClaims. A ResourceClaimTemplate serves all machines.
     pub resource_claims: bool,
+    /// Names of the claim for the state of the machine: of its firmware and its TPM.
+    pub machine_state: bool,
     /// Whether the host name of the guest is the name of its machine.
     pub hostname: bool,
 }
@@ -90,6 +92,7 @@ impl NameGenerationSettings {
         sysprep: false,
         meta_data: false,
         resource_claims: false,
+        machine_state: false,
         hostname: false,
     };
 }
@@ -163,6 +166,7 @@ pub(super) fn read_name_generation(value: &Value, messages: &mut Messages) -> Na
         sysprep: flag(annotated_names::SYSPREP),
         meta_data: flag(annotated_names::META_DATA),
         resource_claims: flag(annotated_names::RESOURCE_CLAIMS),
+        machine_state: flag(annotated_names::MACHINE_STATE),
         hostname: flag(annotated_names::HOSTNAME),
     }
 }

@@ -8,6 +8,7 @@ mod api_object;
 mod associated_types;
 mod claimed_platform;
 mod client_platform;
+mod disk_sources;
 mod disks;
 mod finalizers;
 mod instances;
@@ -25,6 +26,9 @@ pub use api_object::ApiObject;
 pub use associated_types::{AttachmentOf, ClaimOf, DiskOf, InstanceOf, VolumeOf};
 pub use claimed_platform::ClaimedPlatform;
 pub use client_platform::{ClientPlatform, MachineView, PoolPart, RestartFailure, TemplateEffect};
+pub use disk_sources::{
+    DiskSourceKind, DiskSourceRef, DiskSourceState, DiskSourceVisitor, DiskSources, NamedDiskSource,
+};
 pub use disks::{Disks, NoDisks};
 pub use finalizers::{Finalizers, NoFinalizers};
 pub use instances::{Instances, NoInstances, RestartRequest};

@@ -8,7 +8,7 @@ use vmpool_engine::scale_up::names::NameBlock;
 use vmpool_engine::{ComputedStatus, Machine, ObjectId, ParsedPool, PoolSpec};
 
 use super::{
-    ApiObject, Disks, Finalizers, Instances, MachineStorage, OtherController, RevisionObjects,
+    ApiObject, DiskSources, Disks, Finalizers, Instances, MachineStorage, OtherController, RevisionObjects,
     TemplateCopies, Wording,
 };
 
@@ -47,6 +47,8 @@ pub trait Platform: Sized + Send + Sync + 'static {
     type Instances: Instances<Self::Machine>;
     /// The disks of pools and machines, if they are objects of the pool.
     type Disks: Disks<Self::Pool, Self::Machine>;
+    /// The sources of the disks that go with their machines.
+    type DiskSources: DiskSources<Self::Pool>;
     /// The storage of machines that can be preserved.
     type Storage: MachineStorage<Self::Machine>;
     /// The stored revisions.

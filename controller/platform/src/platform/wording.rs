@@ -44,13 +44,17 @@ pub trait Wording: Send + Sync + 'static {
             }
             DeleteReason::StandbySurplus => ", a standby machine that the pool does not need any more",
             DeleteReason::StandbyReplaced => ", a standby machine; another one takes its place",
-            DeleteReason::Recycled => ", whose hooks released it; another machine takes its place",
+            DeleteReason::Recycled { cause } => {
+                let why = cause.clause();
+                return format!("deleted machine {machine}, {why}; another machine takes its place");
+            }
             DeleteReason::StorageChanged { preserved: false } => {
                 " with its storage, because the storage in the template changed"
             }
             DeleteReason::StorageChanged { preserved: true } => {
                 " and preserved its storage, because the storage in the template changed"
             }
+            DeleteReason::NotReady => ", which was not ready for too long; another machine takes its place",
             DeleteReason::Unhealthy => " with its storage, because it does not start",
         };
         format!("deleted machine {machine}{why}")

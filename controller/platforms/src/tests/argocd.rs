@@ -35,6 +35,7 @@ fn pool<P: Platform>(conditions: Vec<StatusCondition>, observed: i64) -> Value {
         updated: 1,
         restart_pending: 0,
         draining: 0,
+        image_outdated: 0,
         next_number: None,
         healed: 0,
         revision: "r".into(),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::admission::{AdmissionSettings, admission_rules};
 use crate::removal::{APIS, STANDALONE_APIS, StoredApi};
-use crate::{ApiObject, Platform, PlatformName, with_platform};
+use crate::{ApiObject, Platform, PlatformName, RegisteredPlatform as _, with_platform};
 
 /// The distinct values that `value` has for the platforms.
 fn distinct<T: Ord>(value: impl Fn(PlatformName) -> T) -> BTreeSet<T> {
@@ -50,15 +50,18 @@ fn the_rules_of_each_platform_are_about_its_pools() {
 #[test]
 fn the_apis_of_all_platforms_are_served_once() {
     let served: Vec<String> = APIS.group_versions().iter().map(ToString::to_string).collect();
-    assert_eq!(
-        served,
-        [
-            "subresources.virtualization.deckhouse.io/v1alpha2",
-            "subresources.vmpool.dev/v1alpha1",
-            "kubevirt.subresources.vmpool.dev/v1alpha1",
-        ]
-    );
-    assert_eq!(APIS.removal.len(), 3);
+    for group in [
+        "subresources.virtualization.deckhouse.io/v1alpha2",
+        "subresources.vmpool.dev/v1alpha1",
+        "kubevirt.subresources.vmpool.dev/v1alpha1",
+    ] {
+        assert!(served.iter().any(|known| known == group), "{group} in {served:?}");
+    }
+    let of_platforms = PlatformName::ALL.map(|name| with_platform!(name, P => P::REMOVAL_APIS));
+    assert!(of_platforms.iter().all(|apis| !apis.is_empty()), "{of_platforms:?}");
+    assert_eq!(APIS.removal, of_platforms.concat());
+    let groups: BTreeSet<&str> = APIS.removal.iter().map(|api| api.group).collect();
+    assert_eq!(groups.len(), APIS.removal.len());
     assert_eq!(APIS.expansion.len(), 1);
     assert!(APIS.reference.is_none());
 }

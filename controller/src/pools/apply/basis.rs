@@ -71,7 +71,8 @@ impl PlanBasis {
                         DeleteReason::Surplus { .. }
                         | DeleteReason::StorageChanged { .. }
                         | DeleteReason::Unhealthy
-                        | DeleteReason::Recycled
+                        | DeleteReason::NotReady
+                        | DeleteReason::Recycled { .. }
                         | DeleteReason::StandbySurplus
                         | DeleteReason::StandbyReplaced
                         | DeleteReason::Targeted { forced: false },

@@ -1,8 +1,10 @@
 //! Creating a machine together with its disks. Existing disks are allocated to the machine first. New disks
 //! are created after it, because their owner reference can contain its UID.
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 use vmpool_engine::failure::FailureReason;
+use vmpool_engine::image_refresh::{DISK_SOURCES, format_disk_sources};
 use vmpool_engine::ledger::VersionedFacts;
 use vmpool_engine::membership::losses::{LossKind, Rehearsal};
 use vmpool_engine::model::{DiskDraft, DiskSource, Draft, Lifetime, Owner};
@@ -128,6 +130,15 @@ async fn with_disks<P: Platform>(
     outcome
 }
 
+/// The object of a drafted machine, with the record of what its disks are created from.
+fn build_machine_body<P: Platform>(pool: &PoolEntry<P>, basis: &PlanBasis, draft: &Draft) -> Value {
+    let mut machine = P::machine(&pool.object, &basis.templates.wanted.value(), draft);
+    if let Some(sources) = format_disk_sources(&pool.facts.disk_contents) {
+        machine["metadata"]["annotations"][DISK_SOURCES] = sources.into();
+    }
+    machine
+}
+
 /// Creates the machine, or finds that it exists and that the pool owns it. Also returns the fields of a new
 /// machine that have other values than the template, if the response was compared.
 async fn create_or_find_machine<P: Platform>(
@@ -137,14 +148,14 @@ async fn create_or_find_machine<P: Platform>(
     draft: &Draft,
 ) -> Result<(VersionedFacts<Machine>, Option<FieldPaths>), ActionOutcome> {
     let namespace = &*pool.facts.namespace;
-    let body = P::machine(&pool.object, &basis.templates.wanted.value(), draft);
+    let body = build_machine_body(pool, basis, draft);
     let path = collection_path::<P::Machine>(namespace);
     // A rejected create had no effect, so its number can be used again. Any other number is used up.
     let used = || ActionOutcome::outdated().with(Effect::NumberUsed(draft.number));
     let created = context.leader.writer.create::<Box<RawValue>>(WriteKind::CreateMachine, path, body).await;
     let created = created.and_then(|body| {
         let machine: P::Machine = read_response(&body)?;
-        let sent = || P::machine(&pool.object, &basis.templates.wanted.value(), draft);
+        let sent = || build_machine_body(pool, basis, draft);
         Ok((seen_facts(&machine, P::read_machine), basis.comparisons.created::<P>(sent, &body)))
     });
     let error = match created {
@@ -215,7 +226,7 @@ async fn dry_run_machine_create<P: Platform>(
     if draft.rehearsal == Rehearsal::None {
         return Ok(());
     }
-    let body = P::machine(&pool.object, &basis.templates.wanted.value(), draft);
+    let body = build_machine_body(pool, basis, draft);
     let path = collection_path::<P::Machine>(&pool.facts.namespace);
     let rehearsed =
         context.leader.writer.rehearse_create::<P::Machine>(WriteKind::RehearseMachine, path, body);

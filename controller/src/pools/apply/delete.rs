@@ -76,7 +76,8 @@ async fn delete_machine<P: Platform>(
         | DeleteReason::Targeted { .. }
         | DeleteReason::StandbySurplus
         | DeleteReason::StandbyReplaced
-        | DeleteReason::Recycled => writer.delete(kind, path, machine, version).await,
+        | DeleteReason::NotReady
+        | DeleteReason::Recycled { .. } => writer.delete(kind, path, machine, version).await,
     }
 }
 
@@ -118,6 +119,9 @@ fn deleted_machine_outcome<P: Platform>(
     let mut outcome = ActionOutcome::gone(machine);
     if reason == DeleteReason::Unhealthy {
         outcome = outcome.with(Effect::Healed(machine.clone()));
+    }
+    if reason == DeleteReason::NotReady {
+        outcome = outcome.with(Effect::UnreadyReplaced(machine.clone()));
     }
     // The event about a target is sent when its entry is removed from the record, because other programs
     // delete most targets.

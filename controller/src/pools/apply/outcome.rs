@@ -24,6 +24,8 @@ pub(super) struct ActionOutcome {
     pub(super) done: bool,
     /// Whether the state differs from the one that the plan used: plan again at once.
     pub(super) outdated: bool,
+    /// Whether the plan was too old to begin the action: plan again.
+    pub(super) aged: bool,
     /// The error of the write that failed.
     pub(super) error: Option<WriteError>,
     /// The reason of the failure, if it is not the one of the action.
@@ -64,6 +66,8 @@ pub(super) enum Effect {
     DeleteUnconfirmed(Uid),
     /// A machine is replaced, because it does not start.
     Healed(ObjectId),
+    /// A machine is replaced, because it was not ready for too long.
+    UnreadyReplaced(ObjectId),
     /// A revision was sent to a machine.
     Update(Uid, RevisionId, UpdateOutcome),
     /// In a machine, these fields have other values than were sent.
@@ -97,6 +101,11 @@ impl ActionOutcome {
     /// An action that was not carried out, because the state differs from the one that the plan used.
     pub(super) fn outdated() -> Self {
         Self { outdated: true, ..Self::default() }
+    }
+
+    /// An action that was not carried out, because earlier writes of the plan took too long.
+    pub(super) fn aged() -> Self {
+        Self { aged: true, ..Self::default() }
     }
 
     /// A failed write. A write that was not sent because the lease ends causes no event.

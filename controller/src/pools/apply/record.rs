@@ -60,6 +60,7 @@ pub(super) fn record_effects<P: Platform>(
             // While the deletion is unconfirmed, the plan deletes no other machine in its place.
             Effect::DeleteUnconfirmed(machine) => memory.delete_unconfirmed(&machine, uptime),
             Effect::Healed(id) => memory.heal(&id, uptime),
+            Effect::UnreadyReplaced(id) => memory.replace_unready(&id, uptime),
             Effect::Update(machine, to, outcome) => {
                 memory.rollout_attempts.record(&machine, &to, outcome, uptime);
             }

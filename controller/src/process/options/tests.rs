@@ -17,14 +17,12 @@ fn incompatible_flags_are_rejected() {
 #[test]
 fn the_defaults_are_usable_and_are_those_of_the_settings() {
     let options = parse(&[]).unwrap();
-    let found = ControllerSettings { skips_forbidden_platforms: true, ..ControllerSettings::default() };
-    assert_eq!(options.settings().unwrap(), found);
+    let found =
+        ControllerSettings { kubevirt_metrics: KubevirtMetrics::Auto, ..ControllerSettings::default() };
+    let skipping = ControllerSettings { skips_forbidden_platforms: true, ..found };
+    assert_eq!(options.settings().unwrap(), skipping);
     let named = parse(&["--platforms=dvp,kubevirt"]).unwrap();
-    assert_eq!(
-        named.settings().unwrap(),
-        ControllerSettings::default(),
-        "a named platform must be permitted"
-    );
+    assert_eq!(named.settings().unwrap(), found, "a named platform must be permitted");
     assert!(options.gates.gates().is_ok());
 }
 
@@ -109,8 +107,11 @@ fn flags_become_settings() {
     assert_eq!(settings.reservation_timeout, vmpool_engine::scale_down::removal::RESERVATION_AGE);
     assert_eq!(settings.collection_grace, vmpool_engine::plan::COLLECTION_GRACE);
     assert_eq!(settings.slow_write_deadline, Duration::from_mins(1));
-    assert!(!settings.kubevirt_metrics, "another program may export these names");
-    assert!(parse(&["--kubevirt-metrics"]).unwrap().settings().unwrap().kubevirt_metrics);
+    assert_eq!(settings.kubevirt_metrics, KubevirtMetrics::Auto);
+    for (text, policy) in [("always", KubevirtMetrics::Always), ("never", KubevirtMetrics::Never)] {
+        let settings = parse(&["--kubevirt-metrics", text]).unwrap().settings().unwrap();
+        assert_eq!(settings.kubevirt_metrics, policy);
+    }
     assert_eq!(settings.kubevirt_conditions, KubevirtConditions::Auto);
     for (text, policy) in [("always", KubevirtConditions::Always), ("never", KubevirtConditions::Never)] {
         let settings = parse(&["--kubevirt-conditions", text]).unwrap().settings().unwrap();
@@ -120,6 +121,12 @@ fn flags_become_settings() {
     let arguments = ["--feature-gates=ProvisioningLimit=true", "--max-provisioning-per-storage-class=7"];
     let settings = parse(&arguments).unwrap().settings().unwrap();
     assert_eq!((settings.limits_provisioning, settings.max_provisioning_per_class), (true, 7));
+    assert_eq!(parse(&[]).unwrap().image_refresh().unwrap(), None, "the feature gate is off by default");
+    let arguments = ["--feature-gates=ImageRefresh=true", "--image-namespaces=images,golden"];
+    let refresh = parse(&arguments).unwrap().image_refresh().unwrap().unwrap();
+    assert_eq!(refresh.namespaces.into_iter().collect::<Vec<_>>(), ["golden", "images"]);
+    let error = parse(&["--image-namespaces=images"]).unwrap().image_refresh().unwrap_err();
+    assert_eq!(error.to_string(), "--image-namespaces requires the feature gate ImageRefresh");
     let arguments = ["--reservation-timeout=3s", "--disk-collection-grace=2s"];
     let settings = parse(&arguments).unwrap().settings().unwrap();
     assert_eq!(settings.reservation_timeout, Duration::from_secs(3));

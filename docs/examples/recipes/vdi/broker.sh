@@ -35,8 +35,14 @@ case "$action" in
     ;;
   keep) claim true >/dev/null ;;
   logout)
-    # A user without a desktop has nothing to give back.
-    machine=$(claim true) || exit 0
+    if ! machine=$(claim true 2>&1); then
+      case "$machine" in
+        # A user without a desktop has nothing to give back.
+        *"(ClaimLost)"*) exit 0 ;;
+      esac
+      echo "the desktop of user $2 was not given back: $machine" >&2
+      exit 75
+    fi
     uid=$(printf '%s' "$machine" | sed -n 's/.*"uid":"\([^"]*\)".*/\1/p')
     printf '{"id":"%s","machineUID":"%s","then":"%s"}' "$id" "$uid" "${AFTER_LOGOUT:-Replace}" |
       kubectl create --raw "$pool/release" -f - >/dev/null

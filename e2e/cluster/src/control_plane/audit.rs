@@ -43,6 +43,8 @@ pub struct AuditEntry {
     pub dry_run: bool,
     /// The body, if the policy logs it; otherwise null.
     pub body: Value,
+    /// What admission has noted about the request.
+    pub notes: BTreeMap<String, String>,
 }
 
 impl AuditEntry {
@@ -79,8 +81,15 @@ impl AuditEntry {
             dry_run: raw.request_uri.contains("dryRun=All"),
             code: raw.response_status.map_or(0, |status| status.code),
             body: raw.request_object,
+            notes: without_authorization(raw.annotations),
         })
     }
+}
+
+/// The annotations of an entry without those that each request has.
+fn without_authorization(mut annotations: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    annotations.retain(|key, _| !key.starts_with("authorization.k8s.io/"));
+    annotations
 }
 
 impl std::fmt::Display for AuditEntry {
@@ -106,6 +115,8 @@ struct Raw {
     response_status: Option<RawStatus>,
     #[serde(default)]
     request_object: Value,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -209,6 +220,13 @@ mod tests {
         assert!(entry.is_write() && entry.is_success() && !entry.dry_run);
         let dry = AuditEntry::parse(&LINE.replace("web/status", "web/status?dryRun=All")).unwrap();
         assert!(dry.dry_run);
+        let annotations = r#""annotations":{"authorization.k8s.io/decision":"allow","vmpool-scale/scaled":"from 3 to 0"},"stage""#;
+        let noted = AuditEntry::parse(&LINE.replace(r#""stage""#, annotations)).unwrap();
+        assert_eq!(
+            noted.notes,
+            BTreeMap::from([("vmpool-scale/scaled".to_owned(), "from 3 to 0".to_owned())])
+        );
+        assert!(entry.notes.is_empty());
         assert_eq!(entry.body["status"]["replicas"], 3);
         let counted = by_user(&[entry.clone(), entry]);
         let user = &counted["system:serviceaccount:vmpool-system:vmpool-controller"];

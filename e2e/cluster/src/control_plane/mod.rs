@@ -24,6 +24,7 @@ mod metrics;
 mod options;
 mod pki;
 mod ports;
+mod restore;
 mod running;
 mod server;
 mod storage;

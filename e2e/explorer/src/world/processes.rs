@@ -8,7 +8,9 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 use vmpool_controller::metrics::ControllerMetrics;
 use vmpool_controller::options::PlatformName;
-use vmpool_controller::{ControllerSettings, Dependencies, ImageSettings, LeaderHealth, run_leader_election};
+use vmpool_controller::{
+    ControllerSettings, Dependencies, ImageRefreshSettings, ImageSettings, LeaderHealth, run_leader_election,
+};
 use vmpool_engine::scale_down::removal::{RESERVATION_AGE, acceptance_window};
 use vmpool_model::WatchDelay;
 use vmpool_runtime::Env;
@@ -73,6 +75,7 @@ impl SimulatedWorld {
             },
             metrics: ControllerMetrics::new(env),
             images: self.options.images.then(image_settings),
+            image_refresh: self.options.image_refresh.then(ImageRefreshSettings::default),
         };
         let leader_health = LeaderHealth::default();
         let platform = match self.options.platform {

@@ -41,6 +41,9 @@ impl SimulatedWorld {
             };
             match attempt {
                 ClientRequestEvent::Sent(targets) => self.user_actions.request_removal(&uids(&targets)),
+                ClientRequestEvent::SentUndrained(targets) => {
+                    self.user_actions.request_undrained_removal(&uids(&targets));
+                }
                 ClientRequestEvent::Rejected(targets, _) => {
                     self.user_actions.removal_refused(&uids(&targets));
                 }

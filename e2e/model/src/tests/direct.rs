@@ -50,3 +50,21 @@ async fn a_direct_write_without_a_difference_changes_nothing() {
     let nowhere = json!({ "metadata": { "name": "b" } });
     assert_eq!(world.server.create_now(MACHINES, nowhere).unwrap_err().code, 400);
 }
+
+#[tokio::test]
+async fn restored_objects_keep_their_uids_which_no_new_object_gets() {
+    let world = world();
+    let server = &world.server;
+    let stored = json!({ "apiVersion": "virtualization.deckhouse.io/v1alpha2", "kind": "VirtualMachine",
+        "metadata": { "name": "a", "namespace": "team", "generation": 3,
+            "uid": "00000000-0000-4000-8000-000000000001" },
+        "status": { "phase": "Running" } });
+    server.restore_objects(std::slice::from_ref(&stored)).unwrap();
+    let restored = server.get(MACHINES, "team", "a").unwrap();
+    assert_eq!((&restored["metadata"]["generation"], &restored["status"]), (&json!(3), &stored["status"]));
+    let new =
+        server.create_now(MACHINES, json!({ "metadata": { "name": "b", "namespace": "team" } })).unwrap();
+    assert_ne!(new["metadata"]["uid"], restored["metadata"]["uid"]);
+    let unknown = json!({ "apiVersion": "example/v1", "kind": "Other", "metadata": { "name": "a" } });
+    assert!(server.restore_objects(&[unknown]).is_err());
+}

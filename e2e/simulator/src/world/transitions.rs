@@ -71,6 +71,11 @@ impl DvpModel {
         if machine.view.meta.deleting && knobs.is(|k| k.skip_finalizers) {
             return if machine.power.is_off() { vec![] } else { vec![(now, Transition::PowerOff)] };
         }
+        // Nothing on a lost node reports or stops.
+        if knobs.is(|k| k.node_loss) && !machine.power.is_off() {
+            let is_on = matches!(machine.power, Power::On { .. });
+            return if is_on { vec![(now, Transition::Crash)] } else { Vec::new() };
+        }
         let mut transitions = Vec::new();
         let mut add = |at: Option<Timestamp>, step| transitions.extend(at.map(|at| (at, step)));
         let immediately = |condition: bool| condition.then_some(now);

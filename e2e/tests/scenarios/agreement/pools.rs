@@ -224,7 +224,25 @@ pub(super) fn fields() -> Vec<(&'static str, Vec<Value>)> {
                 json!(2),
             ],
         ),
+        ("/spec/imageRefresh", vec![json!("Off"), json!("Report"), json!("report"), json!(false)]),
         ("/spec/progressDeadlineSeconds", vec![json!(1), json!(0), json!("600"), json!(2_147_483_648_u64)]),
+        (
+            "/spec/recycle",
+            vec![
+                json!({ "maxLifetime": "10m", "maxClaims": 1, "jitter": 0 }),
+                json!({ "maxLifetime": "9m59s" }),
+                json!({ "maxLifetime": "-1h" }),
+                json!({ "maxLifetime": "soon" }),
+                json!({ "maxLifetime": 3600 }),
+                json!({ "maxClaims": 0 }),
+                json!({ "maxClaims": "1" }),
+                json!({ "jitter": 100 }),
+                json!({ "jitter": 101 }),
+                json!({ "jitter": -1 }),
+                json!({}),
+                json!("168h"),
+            ],
+        ),
         (
             "/spec/maxProtection",
             vec![

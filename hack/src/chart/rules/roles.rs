@@ -27,6 +27,11 @@ const CONTROLLER_SHARED: Grants =
 
 const CONTROLLER_KUBEVIRT_CLUSTER: Grants = &[
     ("kubevirt.io/kubevirts", "list watch"),
+    (
+        "rbac.authorization.k8s.io/clusterroles \
+         virt-observability-controller,virt-observability-controller-manager-role",
+        "get",
+    ),
     // Whether the account of a machine may clone an object of another namespace.
     ("authorization.k8s.io/subjectaccessreviews", "create"),
     ("instancetype.kubevirt.io/virtualmachineclusterinstancetypes", "get list watch patch"),
@@ -92,6 +97,20 @@ const CONTROLLER_AUTOSCALERS_DVP: Grants = &[
 const CONTROLLER_AUTOSCALERS_KUBEVIRT: Grants = &[
     ("pool.kubevirt.io/virtualmachinepools/scale", "patch"),
     ("kubevirt.subresources.vmpool.dev/virtualmachinepools/scaledownwith", "create"),
+];
+
+const CONTROLLER_IMAGE_REFRESH_CLUSTER: Grants =
+    &[("virtualization.deckhouse.io/clustervirtualimages", "list watch")];
+
+const CONTROLLER_IMAGE_REFRESH_DVP: Grants = &[
+    ("virtualization.deckhouse.io/virtualimages", "list watch"),
+    ("virtualization.deckhouse.io/virtualdisksnapshots", "list watch"),
+];
+
+const CONTROLLER_IMAGE_REFRESH_KUBEVIRT: Grants = &[
+    ("cdi.kubevirt.io/datasources", "list watch"),
+    ("snapshot.storage.k8s.io/volumesnapshots", "list watch"),
+    ("/persistentvolumeclaims", "list watch"),
 ];
 
 const APISERVER_AUTOSCALERS: Grants = &[("vmpool.dev/poolautoscalers", "list")];
@@ -309,6 +328,7 @@ const EVERY_USER_NAME: &str = "vmpool-cluster-instancetypes";
 fn expected_parts(variant: &Variant, kind: &str, name: &str) -> Vec<(bool, Grants)> {
     let everywhere = variant.namespace.is_none();
     let (dvp, kubevirt, autoscalers) = (variant.dvp, variant.kubevirt, variant.autoscalers);
+    let refresh = variant.image_refresh;
     let (images, standalone, own_certificates) = (variant.images, variant.standalone, !variant.cert_manager);
     match (kind, name) {
         ("ClusterRole", "vmpool-controller") => {
@@ -324,6 +344,9 @@ fn expected_parts(variant: &Variant, kind: &str, name: &str) -> Vec<(bool, Grant
                 (everywhere && autoscalers, CONTROLLER_AUTOSCALERS),
                 (everywhere && autoscalers && dvp, CONTROLLER_AUTOSCALERS_DVP),
                 (everywhere && autoscalers && kubevirt, CONTROLLER_AUTOSCALERS_KUBEVIRT),
+                (refresh && dvp, CONTROLLER_IMAGE_REFRESH_CLUSTER),
+                (everywhere && refresh && dvp, CONTROLLER_IMAGE_REFRESH_DVP),
+                (everywhere && refresh && kubevirt, CONTROLLER_IMAGE_REFRESH_KUBEVIRT),
             ]
         }
         ("Role", "vmpool-controller") => {
@@ -336,7 +359,12 @@ fn expected_parts(variant: &Variant, kind: &str, name: &str) -> Vec<(bool, Grant
                 (autoscalers, CONTROLLER_AUTOSCALERS),
                 (autoscalers && dvp, CONTROLLER_AUTOSCALERS_DVP),
                 (autoscalers && kubevirt, CONTROLLER_AUTOSCALERS_KUBEVIRT),
+                (refresh && dvp, CONTROLLER_IMAGE_REFRESH_DVP),
+                (refresh && kubevirt, CONTROLLER_IMAGE_REFRESH_KUBEVIRT),
             ]
+        }
+        ("Role", "vmpool-controller-images") => {
+            vec![(dvp, CONTROLLER_IMAGE_REFRESH_DVP), (kubevirt, CONTROLLER_IMAGE_REFRESH_KUBEVIRT)]
         }
         ("Role", "vmpool-controller-lease") => vec![(true, LEASE)],
         ("ClusterRole", "vmpool-webhook") => {

@@ -1,5 +1,5 @@
-//! Platforms that the registry does not list. Programs take the platforms from its table, so a crate of a
-//! platform without a row compiles and is never used.
+//! The crates that are platforms, and those of them that the registry does not list. Programs take the
+//! platforms from its table, so a crate of a platform without a row compiles and is never used.
 
 use serde_json::Value;
 
@@ -9,25 +9,35 @@ use crate::verify::packages;
 pub(super) const TABLE: &str = "controller/platforms/src/registry.rs";
 
 /// The crate with the traits, on which each platform depends.
-const INTERFACE: &str = "vmpool-platform";
+pub(super) const INTERFACE: &str = "vmpool-platform";
+
+/// The crate with the table.
+pub(super) const REGISTRY: &str = "vmpool-platforms";
 
 /// The crates that are no platform: the one with the table, and the rules of instance types, which are
 /// written in the interface's words.
-const NO_PLATFORMS: [&str; 2] = ["vmpool-platforms", "vmpool-instancetype"];
+const NO_PLATFORMS: [&str; 2] = [REGISTRY, "vmpool-instancetype"];
 
 /// The crates of platforms in a workspace's metadata that the text of the table does not name.
 pub(super) fn unlisted_platforms(metadata: &Value, table: &str) -> Vec<String> {
-    let all = packages::json_list(metadata, "packages").iter();
-    let is_platform = |package: &&Value| {
-        let name = package["name"].as_str().unwrap_or_default();
-        !NO_PLATFORMS.contains(&name) && depends_on_interface(package)
-    };
-    let platforms = all.filter(is_platform);
-    let names = platforms.filter_map(|package| package["name"].as_str());
-    names
+    platform_names(metadata)
+        .into_iter()
         .filter(|name| !table.contains(&format!("=> {}::", name.replace('-', "_"))))
         .map(|name| format!("{name} depends on {INTERFACE} and has no row in {TABLE}"))
         .collect()
+}
+
+/// The names of the crates that are platforms.
+pub(super) fn platform_names(metadata: &Value) -> Vec<&str> {
+    platform_packages(metadata).filter_map(|package| package["name"].as_str()).collect()
+}
+
+/// The packages that are platforms.
+pub(super) fn platform_packages(metadata: &Value) -> impl Iterator<Item = &Value> {
+    packages::json_list(metadata, "packages").iter().filter(|package| {
+        let name = package["name"].as_str().unwrap_or_default();
+        !NO_PLATFORMS.contains(&name) && depends_on_interface(package)
+    })
 }
 
 /// Whether a package has the interface as a normal dependency.

@@ -1,7 +1,5 @@
 use serde_json::{Value, json};
 
-use vmpool_platforms::KubeVirt;
-
 use super::*;
 use crate::testing::{FakeAnswer, answering_cluster};
 
@@ -19,11 +17,6 @@ fn each_kind_has_one_watch() {
     );
     assert_eq!(kinds(Some(Dvp)), [Pools(Dvp), Machines(Dvp), Events]);
     assert_eq!(kinds(Some(Kubevirt)), [Pools(Kubevirt), Machines(Kubevirt), Instances(Kubevirt), Events]);
-}
-
-#[test]
-fn one_watch_has_the_events_of_the_pools_of_both_platforms() {
-    assert_eq!(pool_kind::<Dvp>(), pool_kind::<KubeVirt>());
 }
 
 fn pool(name: &str, replicas: u32) -> Value {
@@ -86,4 +79,11 @@ async fn a_kind_that_the_cluster_does_not_serve_is_no_problem() {
     let (pause, objects) = follow_pools(|_| FakeAnswer::failure(404, "not found", &Value::Null)).await;
     assert_eq!(pause.unwrap(), UNSERVED_PAUSE);
     assert_eq!(objects.problems().count(), 0);
+}
+
+#[test]
+fn events_are_selected_by_the_kind_of_pools_if_all_pools_have_one() {
+    let of_all = followed_kinds(None, None).pop().unwrap();
+    assert_eq!(of_all.selection.fields.as_deref(), Some("involvedObject.kind=VirtualMachinePool"));
+    assert_eq!(event_fields(&["Pool", "VirtualMachinePool"]), None);
 }

@@ -150,6 +150,21 @@ fn a_machine_with_many_disks_is_shown_completely() {
 }
 
 #[test]
+fn a_long_list_of_free_disks_is_cut() {
+    let mut status = status();
+    let disk = |number| DiskOverview { name: format!("web-root-{number}"), ..DiskOverview::default() };
+    status.free_disks = (0..60).map(disk).collect();
+    let lines = |extent| {
+        let text = plain_text(&status, extent);
+        (text.lines().filter(|line| line.starts_with("web-root-")).count(), text)
+    };
+    let (shown, text) = lines(TextExtent::Screen);
+    assert!(shown == 10 && text.contains("\nand 50 more of 60 free disks; --all shows them\n"), "{text}");
+    let (shown, text) = lines(TextExtent::Complete);
+    assert!(shown == 60 && !text.contains("free disks; --all"), "{text}");
+}
+
+#[test]
 fn many_unready_machines_are_counted() {
     let text = plain_text(&large_pool(60, 15), TextExtent::Screen);
     assert_eq!(text.matches("  machine web-0").count(), 10, "{text}");
@@ -237,6 +252,26 @@ fn a_standby_machine_is_counted_apart_and_is_not_called_unready() {
     assert!(text.contains(", 1 of 2 standby machines ready\n"), "{text}");
     assert!(text.contains("standby machine, stopped"), "{text}");
     assert!(!text.contains(&format!("machine {}: ", pool.machines[0].name)), "{text}");
+}
+
+#[test]
+fn machines_from_an_earlier_image_are_counted() {
+    let mut pool = status();
+    pool.image_outdated = 2;
+    let text = plain_text(&pool, TextExtent::Screen);
+    assert!(text.contains(", 2 from an earlier image\n"), "{text}");
+}
+
+#[test]
+fn a_machine_shows_the_request_to_replace_it() {
+    let mut pool = status();
+    let requested = Some(Timestamp::from_second(8200).unwrap());
+    pool.machines[0].recycling = Some(RecyclingStatus { requested, claims: 2 });
+    pool.machines[1].recycling = Some(RecyclingStatus { requested: None, claims: 2 });
+    let text = plain_text(&pool, TextExtent::Screen);
+    let note = "its replacement was requested at";
+    assert_eq!(text.matches(note).count(), 1, "{text}");
+    assert!(text.contains(&format!("{note} 1970-01-01T02:16:40Z")), "{text}");
 }
 
 #[test]

@@ -268,12 +268,28 @@ pub(super) fn rule_examples() -> Vec<RuleExample> {
             with(pool(), "/metadata/annotations", json!({ "vmpool.dev/max-provisioning": "0" })),
         ),
         create(
+            Rule::Healing,
+            with(pool(), "/metadata/annotations", json!({ "vmpool.dev/healing": r#"{"maxUnhealthy": 0}"# })),
+        ),
+        create(
             Rule::Drain,
             with(pool(), "/metadata/annotations", json!({ "vmpool.dev/drain": r#"{"timeout": "25h"}"# })),
         ),
         create(
             Rule::Standby,
             with(pool(), "/metadata/annotations", json!({ "vmpool.dev/standby": r#"{"replicas": -1}"# })),
+        ),
+        create(
+            Rule::Recycle,
+            with(
+                pool(),
+                "/metadata/annotations",
+                json!({ "vmpool.dev/recycle": r#"{"maxLifetime": "1m"}"# }),
+            ),
+        ),
+        create(
+            Rule::ImageRefresh,
+            with(pool(), "/metadata/annotations", json!({ "vmpool.dev/image-refresh": "Always" })),
         ),
         create(Rule::RolloutAnnotation, with(pool(), "/metadata/annotations", json!({ PAUSED: "yes" }))),
         update(

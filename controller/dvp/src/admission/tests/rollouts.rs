@@ -124,6 +124,21 @@ fn durations_are_compared_by_their_length(#[case] field: &str, #[case] annotatio
 }
 
 #[rstest]
+#[case::the_same_fields(json!({ "notReadyFor": "10m" }), r#"{"notReadyFor": "600s"}"#, false)]
+#[case::the_defaults(json!({}), r#"{"maxUnhealthy": "40%"}"#, false)]
+#[case::another_time(json!({ "notReadyFor": "10m" }), "{}", true)]
+fn settings_of_healing_are_compared_by_their_meaning(
+    #[case] field: Value,
+    #[case] annotation: &str,
+    #[case] said: bool,
+) {
+    let both = with(pool(), "/metadata/annotations", json!({ "vmpool.dev/healing": annotation }));
+    let both = with(both, "/spec/healing", field);
+    let expected = if said { vec![Rule::RolloutContradiction] } else { vec![] };
+    assert_eq!(warned(&World::complete().create(&both)), expected);
+}
+
+#[rstest]
 #[case::a_number(json!(1), true)]
 #[case::a_percentage(json!("10%"), true)]
 #[case::zero(json!(0), false)]
@@ -152,6 +167,28 @@ fn a_template_that_does_not_start_by_itself_has_no_standby_machines() {
     assert_eq!(refused(&World::complete().create(&standby(1))), Some(Rule::Standby));
     assert_allowed(&World::complete().create(&standby(0)));
     assert_allowed(&World::complete().create(&manual));
+}
+
+#[test]
+fn machines_are_not_recreated_for_their_images_if_all_disks_are_retained() {
+    let recreates = with(pool(), "/spec/imageRefresh", json!("Recreate"));
+    assert_eq!(refused(&World::complete().create(&recreates)), None);
+    let disks = pool()["spec"]["virtualDiskTemplates"].as_array().map_or(0, Vec::len);
+    let retained = (0..disks).fold(pool(), |pool, disk| {
+        let path = format!("/spec/virtualDiskTemplates/{disk}/reclaim");
+        with(pool, &path, json!({ "onScaleDown": "Retain" }))
+    });
+    assert_eq!(
+        refused(&World::complete().create(&with(retained.clone(), "/spec/imageRefresh", json!("Report")))),
+        None
+    );
+    let in_vain = with(retained.clone(), "/spec/imageRefresh", json!("Recreate"));
+    assert_eq!(refused(&World::complete().create(&in_vain)), Some(Rule::ImageRefresh));
+    let annotated =
+        with(retained.clone(), "/metadata/annotations", json!({ "vmpool.dev/image-refresh": "Recreate" }));
+    assert_eq!(refused(&World::complete().update(&retained, &annotated)), Some(Rule::ImageRefresh));
+    let later = with(in_vain.clone(), "/spec/replicas", json!(4));
+    assert_eq!(refused(&World::complete().update(&in_vain, &later)), None, "an existing pool can change");
 }
 
 /// Held by the field, and held by the annotation with an unchanged spec.

@@ -34,8 +34,9 @@ fn a_released_machine_is_not_called_back_but_replaced_within_the_budget() {
         .edit("web-c", |machine| machine.draining = released());
     let plan = world.plan();
     assert_eq!(deleted_machines(&plan), ["web-b"], "the default budget is one machine");
-    let recycled =
-        |action: &PoolAction| matches!(action, PoolAction::Delete { reason: DeleteReason::Recycled, .. });
+    let recycled = |action: &PoolAction| {
+        matches!(action, PoolAction::Delete { reason: DeleteReason::Recycled { .. }, .. })
+    };
     assert!(plan.actions.iter().any(recycled) && ended(&plan).is_empty());
 }
 

@@ -177,6 +177,7 @@ fn a_deleted_pool_deletes_the_revisions_that_no_machine_refers_to(
         updated: 3,
         restart_pending: 0,
         draining: 0,
+        image_outdated: 0,
         next_number: Some(3),
         healed: 0,
         revision: "r1".into(),

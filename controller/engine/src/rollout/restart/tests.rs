@@ -12,6 +12,7 @@ use crate::model::{
 };
 use crate::plan::Blocker;
 use crate::revisions::{Fingerprint, LiveParts, RevisionId};
+use crate::rollout::attempts::UpdateOutcome;
 use crate::selector::Selector;
 use crate::testing::{PoolWorld, deleted_machines, fixture_id, numbered_machine_name};
 
@@ -173,6 +174,19 @@ fn a_lost_request_is_repeated_before_another_machine_uses_the_budget(
     });
     let expected: Vec<String> = expected.iter().map(|number| numbered_machine_name(*number)).collect();
     assert_eq!(restarted(&world.plan()), expected);
+}
+
+#[test]
+fn the_pool_wakes_when_an_unconfirmed_update_uses_no_budget_any_more() {
+    let updated = fixture_id(&numbered_machine_name(0));
+    // The world has an uptime of 100 seconds.
+    let sent = std::time::Duration::from_secs(70);
+    let world = world(2, DisruptionBudget::Machines(1), parts(2, 1)).memory(|memory| {
+        memory.rollout_attempts.record(&updated.uid, &"new".into(), UpdateOutcome::Unconfirmed, sent);
+    });
+    let plan = world.plan();
+    assert_eq!(restarted(&plan), [""; 0]);
+    assert_eq!(plan.requeue_after, Some(std::time::Duration::from_secs(30)));
 }
 
 #[test]

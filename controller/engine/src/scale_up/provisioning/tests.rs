@@ -2,8 +2,9 @@ use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
+use crate::healing::setting::HealingPolicy;
 use crate::model::Naming;
-use crate::plan::PlanSettings;
+use crate::plan::{PlanSettings, START_TIMEOUT};
 use crate::scale_up::class_slots::ClassSlots;
 use crate::scale_up::provisioning_limit::ProvisioningLimit;
 use crate::testing::{PoolWorld, created_machines, numbered_machine_name};
@@ -98,6 +99,11 @@ fn a_machine_past_the_start_timeout_delays_no_create() {
     };
     assert_eq!(created_machines(&aged(minutes - 1).plan()).len(), 0);
     assert_eq!(created_machines(&aged(minutes).plan()).len(), 1);
+    let sooner = aged(minutes - 1).pool(|pool| {
+        let start_timeout = START_TIMEOUT - Duration::from_mins(1);
+        pool.healing = Some(HealingPolicy { start_timeout, ..HealingPolicy::default() });
+    });
+    assert_eq!(created_machines(&sooner.plan()).len(), 1, "the timeout of the pool counts");
 }
 
 #[test]

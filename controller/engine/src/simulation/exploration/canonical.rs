@@ -6,6 +6,7 @@
 //! * A UID is replaced by its rank among the UIDs, and a version by its rank among the versions of the same
 //!   object.
 //! * The id of a drain is replaced by the place of its first mention.
+//! * Of how often healing replaced a machine, it only matters whether it was once or several times.
 //! * A time is in the future, now, or long ago. Creation times of machines and the times since when disks are
 //!   free are compared, so they are replaced by their rank.
 //! * Texts in braces have no order.
@@ -21,7 +22,7 @@ use super::moves::LONG_TIME;
 use crate::model::Naming;
 use crate::scale_up::names::Namer;
 
-/// Numbers left in the name block that count as several.
+/// Numbers left in the name block, and replacements of a machine, that count as several.
 const SEVERAL: u64 = 2;
 
 /// Length of the id of a drain.
@@ -48,6 +49,8 @@ enum Token<'t> {
     Request(&'t str),
     /// The id of a drain.
     Drain(&'t str),
+    /// How often healing replaced a machine.
+    Count(u64),
     Created(Timestamp),
     Free(Timestamp),
     Moment(Duration),
@@ -149,7 +152,7 @@ impl<'t> Reader<'t> {
 
     fn labelled(&mut self, rest: &'t str) -> Option<usize> {
         const NUMBERS: [&str; 3] = ["number: ", "next_number: ", "first: "];
-        let labels = NUMBERS.iter().chain(&["end: ", "version: ", "generation: ", "request "]);
+        let labels = NUMBERS.iter().chain(&["end: ", "version: ", "generation: ", "request ", "count: "]);
         let label = labels.into_iter().find(|label| rest.starts_with(**label))?;
         let value = leading_digits(&rest[label.len()..]);
         let number: u64 = value.parse().ok()?;
@@ -159,6 +162,7 @@ impl<'t> Reader<'t> {
             "version: " => self.push(Token::Version { of: self.named, version: number }),
             "generation: " => self.flush(),
             "request " => self.push(Token::Request(value)),
+            "count: " => self.push(Token::Count(number)),
             _ => self.push(Token::Number(number)),
         }
         Some(value.len())
@@ -276,7 +280,7 @@ impl<'t> Names<'t> {
                 Token::Free(at) => {
                     names.free.insert(*at);
                 }
-                Token::Raw(_) | Token::End(_) | Token::Moment(_) => {}
+                Token::Raw(_) | Token::End(_) | Token::Count(_) | Token::Moment(_) => {}
             }
         }
         names
@@ -299,6 +303,7 @@ impl<'t> Names<'t> {
                     write!(out, "{}", self.requests.iter().filter(|other| *other < request).count())
                 }
                 Token::Drain(id) => write!(out, "d{}", self.drains[id]),
+                Token::Count(count) => write!(out, "{}", count.min(&SEVERAL)),
                 Token::Created(at) => {
                     write!(out, "{}{}", self.created.range(..at).count(), self.age(since_start(*at)))
                 }

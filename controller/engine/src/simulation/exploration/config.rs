@@ -21,6 +21,10 @@ pub(super) struct ExploredUserActions {
     pub(super) protect: bool,
     /// They set hooks of machines, and release them with the id of the present drain or of an earlier one.
     pub(super) hook: bool,
+    /// No users, but guests and nodes: machines stop being ready. The pool has healing.
+    pub(super) fail: bool,
+    /// They request the replacement of machines.
+    pub(super) recycle: bool,
     /// They delete the pool.
     pub(super) end: bool,
 }

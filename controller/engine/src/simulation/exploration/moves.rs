@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::super::api::{Api, BrokenInvariant, check_invariant};
 use super::super::controller::RequestDelivery;
+use super::super::healing::HEALING;
 use super::super::hooks::HookStep;
 use super::super::instances::{can_finish, enable_instances};
 use super::super::step::SimulationStep;
@@ -51,6 +52,9 @@ pub(super) enum Move {
     Return(usize),
     Protect(usize),
     Hook(usize, HookStep),
+    /// The guest or the node of a machine fails.
+    Fail(usize),
+    Recycle(usize),
     End,
     Time,
 }
@@ -71,6 +75,7 @@ impl ExploredState {
         (pool.naming, pool.scale_down_policy) = (small.naming, small.scale_down_policy);
         pool.rollout.budget = DisruptionBudget::Machines(1);
         pool.rollout.history = 0;
+        pool.healing = small.users.fail.then_some(HEALING);
         pool.disks.extend(small.keeps.map(|ends| {
             let mut template = PoolDiskTemplate::new(RETAINED, Lifetime::Retained);
             template.ttl = (ends == FreeDiskDeletion::AtOnce).then_some(Duration::from_secs(10));
@@ -103,6 +108,7 @@ impl ExploredState {
         match step {
             Move::Pass => {
                 let plan = self.pass();
+                self.world.replaces_within_budget(&plan)?;
                 // With finalizers, the controller must release the machines.
                 let deleting = self.world.api.pool.deleting && self.small.instances.is_none();
                 check_invariant(!deleting || plan == Plan::default(), || {
@@ -144,6 +150,8 @@ impl ExploredState {
             | Move::Return(_)
             | Move::Protect(_)
             | Move::Hook(..)
+            | Move::Fail(_)
+            | Move::Recycle(_)
             | Move::End => {
                 self.edits = self.edits.map(|edits| edits - 1);
                 self.user(step);
@@ -240,6 +248,14 @@ impl ExploredState {
                 let id = live_machines(&world.api)[which].clone();
                 world.api.hook_step(&id, step);
             }
+            Move::Fail(which) => {
+                let id = ready_machines(&world.api)[which].clone();
+                world.api.fail(&id);
+            }
+            Move::Recycle(which) => {
+                let id = live_machines(&world.api)[which].clone();
+                world.api.request_replacement(&id);
+            }
             Move::End => world.api.edit_pool(|pool| pool.deleting = true),
             _ => unreachable!("not of users"),
         }
@@ -273,6 +289,11 @@ fn returnable_machines(api: &Api) -> Vec<ObjectId> {
 
 fn live_machines(api: &Api) -> Vec<ObjectId> {
     matching_machines(api, |machine| !machine.terminating)
+}
+
+/// Machines whose guests run.
+fn ready_machines(api: &Api) -> Vec<ObjectId> {
+    matching_machines(api, Machine::runs)
 }
 
 /// Machines that the platform can start now.
@@ -375,6 +396,12 @@ pub(super) fn possible_moves(state: &ExploredState) -> Vec<Move> {
     if users.hook {
         let steps = [HookStep::Set, HookStep::Release, HookStep::ReleaseEarlier];
         moves.extend((0..live).flat_map(|which| steps.map(|step| Move::Hook(which, step))));
+    }
+    if users.fail {
+        moves.extend((0..ready_machines(api).len()).map(Move::Fail));
+    }
+    if users.recycle {
+        moves.extend((0..live).map(Move::Recycle));
     }
     if users.end {
         moves.push(Move::End);

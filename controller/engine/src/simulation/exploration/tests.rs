@@ -18,6 +18,8 @@ const NONE: ExploredUserActions = ExploredUserActions {
     detach: false,
     protect: false,
     hook: false,
+    fail: false,
+    recycle: false,
     end: false,
 };
 
@@ -33,6 +35,11 @@ const PROTECT: ExploredUserActions = ExploredUserActions { protect: true, ..REVI
 
 /// Owners of hooks, and users that change the number of replicas.
 const HOOK: ExploredUserActions = ExploredUserActions { scale: true, hook: true, ..NONE };
+
+/// Machines that fail in a pool with healing, and users that change the number of replicas.
+const FAIL: ExploredUserActions = ExploredUserActions { scale: true, fail: true, ..NONE };
+/// Users that request the replacement of machines, and change the number of replicas.
+const RECYCLE: ExploredUserActions = ExploredUserActions { scale: true, recycle: true, ..NONE };
 
 /// Users that detach machines and give them back.
 const DETACH: ExploredUserActions = ExploredUserActions { scale: true, detach: true, ..NONE };
@@ -106,6 +113,10 @@ const FEW: usize = 20_000;
 #[case(ExplorationConfig { called: "one machine is protected", start: 1, users: PROTECT, edits: Some(2), faults: 0, behind: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one machine has a hook", start: 1, users: HOOK, edits: Some(3), faults: 0, behind: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one machine has a hook, with a fault", start: 1, users: HOOK, edits: Some(2), behind: 0, ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine fails", start: 1, users: FAIL, faults: 0, behind: 0, ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine fails twice", start: 1, users: ExploredUserActions { scale: false, ..FAIL }, edits: Some(2), faults: 0, behind: 0, ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine is replaced on request", start: 1, users: RECYCLE, edits: Some(2), faults: 0, behind: 0, ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine with a hook is replaced", start: 1, users: ExploredUserActions { hook: true, recycle: true, ..NONE }, edits: Some(3), faults: 0, behind: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one machine is removed by name", start: 1, users: REMOVE, behind: 0, ..EXPLICIT })]
 #[case(ExplorationConfig { called: "one pool is deleted", start: 1, keeps: Some(FreeDiskDeletion::Never), users: END, behind: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one machine with an instance comes", ..INSTANCES })]
@@ -134,7 +145,14 @@ fn all_states_of_a_small_configuration_keep_the_invariants_and_converge(#[case] 
 #[case(ExplorationConfig { called: "two machines, protected, late", start: 2, users: ExploredUserActions { revise: false, ..PROTECT }, behind: 1, ..TWO })]
 #[case(ExplorationConfig { called: "two machines, hooks", start: 2, users: HOOK, edits: Some(3), ..TWO })]
 #[case(ExplorationConfig { called: "two machines, hooks, template", start: 2, users: ExploredUserActions { revise: true, ..HOOK }, edits: Some(3), ..TWO })]
+#[case(ExplorationConfig { called: "two machines, replaced", start: 2, users: RECYCLE, edits: Some(3), ..TWO })]
+#[case(ExplorationConfig { called: "two machines, replaced, hooks, template", start: 2, users: ExploredUserActions { revise: true, hook: true, ..RECYCLE }, edits: Some(3), ..TWO })]
+#[case(ExplorationConfig { called: "two machines, explicit, replaced, removed", start: 2, users: ExploredUserActions { recycle: true, ..REMOVE }, edits: Some(3), scale_down_policy: ScaleDownPolicy::Explicit, ..TWO })]
 #[case(ExplorationConfig { called: "one instance, template, hook", start: 1, users: ExploredUserActions { revise: true, ..HOOK }, edits: Some(3), behind: 0, ..INSTANCES })]
+#[case(ExplorationConfig { called: "one machine fails, with a fault", start: 1, users: ExploredUserActions { scale: false, ..FAIL }, behind: 0, ..SMALLEST })]
+#[case(ExplorationConfig { called: "two machines, failing", start: 2, users: FAIL, ..TWO })]
+#[case(ExplorationConfig { called: "two machines, failing, protected", start: 2, users: ExploredUserActions { protect: true, ..FAIL }, edits: Some(3), faults: 0, ..TWO })]
+#[case(ExplorationConfig { called: "two machines, failing, hooks", start: 2, users: ExploredUserActions { fail: true, ..HOOK }, edits: Some(3), faults: 0, ..TWO })]
 #[case(ExplorationConfig { called: "two machines, removed", users: REMOVE, ..TWO })]
 #[case(ExplorationConfig { called: "two machines, explicit", users: REMOVE, scale_down_policy: ScaleDownPolicy::Explicit, ..TWO })]
 #[case(ExplorationConfig { called: "two machines, by ordinal", start: 1, machines: 2, edits: Some(2), behind: 0, ..ORDINAL })]

@@ -1,12 +1,13 @@
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 
 use super::*;
+use crate::healing::setting::HealingPolicy;
 use crate::model::{MachineActivity, ScaleDownPolicy, UnusableTemplate};
 use crate::plan::blocker::{LimitedProvisioning, ProvisioningScope};
-use crate::testing::{PoolWorld, numbered_machine_name};
+use crate::testing::{PoolWorld, numbered_machine_name, observation_time};
 
 fn distance(world: &PoolWorld) -> Option<PoolDistance> {
     measure_distance(&world.observed(&world.snapshot()))
@@ -111,4 +112,19 @@ fn a_wait_is_no_distance(#[case] world: PoolWorld) {
 }))]
 fn a_wait_hides_no_other_distance(#[case] world: PoolWorld) {
     assert!(distance(&world).is_some());
+}
+
+/// Another machine takes the place of a stuck one.
+#[test]
+fn a_stuck_machine_is_no_surplus() {
+    let world = |healing: Option<HealingPolicy>| {
+        let world = PoolWorld::desiring(2).with_machines(3).pool(|pool| pool.healing = healing);
+        world.edit(&numbered_machine_name(0), |machine| {
+            machine.terminating = true;
+            machine.terminating_since = Some(observation_time() - SignedDuration::from_hours(1));
+            machine.activity = MachineActivity::NotRunning;
+        })
+    };
+    assert_eq!(distance(&world(Some(HealingPolicy::default()))), None);
+    assert_eq!(distance(&world(None)), Some(PoolDistance { surplus: 1, ..PoolDistance::default() }));
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::compute_status;
 use crate::condition::StatusCondition;
 use crate::model::MachineActivity;
+use crate::plan::START_TIMEOUT;
 use crate::scale_up::class_slots::ClassSlots;
 use crate::scale_up::provisioning_limit::ProvisioningLimit;
 use crate::testing::PoolWorld;
@@ -81,4 +82,12 @@ fn machines_past_the_start_timeout_are_named(#[case] minutes: i64, #[case] expec
 fn without_a_limit_no_overdue_machine_is_named() {
     let mut world = limited_pool(1, 40).pool(|pool| pool.max_provisioning = None);
     assert_eq!(condition_after_plan(&mut world, ConditionType::StartOverdue), None);
+}
+
+#[rstest]
+#[case(START_TIMEOUT, "30 minutes")]
+#[case(Duration::from_mins(1), "minute")]
+#[case(Duration::from_secs(90), "90 seconds")]
+fn a_timeout_is_described_in_its_largest_unit(#[case] timeout: Duration, #[case] text: &str) {
+    assert_eq!(describe_timeout(timeout), text);
 }

@@ -423,6 +423,42 @@ fn the_progress_deadline_is_checked_when_it_changes() {
 }
 
 #[test]
+fn image_refresh_is_checked_when_it_changes() {
+    let annotated =
+        |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/image-refresh": text }));
+    let (good, bad) = (annotated("Report"), annotated("Always"));
+    assert_eq!(refused(&create(&good)), []);
+    assert_eq!(refused(&judge(Some(&good), &bad)), [Rule::ImageRefresh], "without a change of the spec");
+    assert_eq!(refused(&judge(Some(&bad), &bad)), []);
+    let field = |value: Value| with(pool(), "/spec/imageRefresh", value);
+    for bad in [json!("always"), json!(false), json!("")] {
+        assert_eq!(refused(&create(&field(bad.clone()))), [Rule::ImageRefresh], "{bad}");
+    }
+    for good in ["Off", "Report", "Recreate"] {
+        assert_eq!(refused(&create(&field(json!(good)))), [], "{good}");
+    }
+}
+
+#[test]
+fn machines_with_preserved_storage_are_not_recreated_for_their_images() {
+    let preserved = |strategy: &str, preservation: &str| {
+        let strategy = json!({ strategy: { "statePreservation": preservation } });
+        let templates = json!([{ "metadata": { "name": "root" }, "spec": { "storage": {},
+            "sourceRef": { "kind": "DataSource", "name": "debian" } } }]);
+        let pool = with(pool(), "/spec/virtualMachineTemplate/spec/dataVolumeTemplates", templates);
+        with(pool, "/spec/scaleInStrategy", strategy)
+    };
+    let recreates = |pool: Value| with(pool, "/spec/imageRefresh", json!("Recreate"));
+    let is_refused = |verdict: &AdmissionVerdict| refused(verdict).contains(&Rule::ImageRefresh);
+    assert!(is_refused(&create(&recreates(preserved("proactive", "Offline")))));
+    assert!(!is_refused(&create(&recreates(preserved("proactive", "Disabled")))));
+    let kept = recreates(preserved("opportunistic", "Offline"));
+    assert!(is_refused(&judge(Some(&preserved("opportunistic", "Offline")), &kept)));
+    let later = with(kept.clone(), "/spec/replicas", json!(7));
+    assert!(!is_refused(&judge(Some(&kept), &later)), "an existing pool can change");
+}
+
+#[test]
 fn the_longest_protection_is_checked_when_it_changes() {
     let limited =
         |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/max-protection": text }));
@@ -457,6 +493,20 @@ fn standby_machines_are_checked_when_they_change() {
 }
 
 #[test]
+fn the_setting_of_healing_is_checked_when_it_changes() {
+    let annotated = |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/healing": text }));
+    let (good, bad) = (annotated(r#"{"notReadyFor": "1m"}"#), annotated("on"));
+    assert_eq!(refused(&create(&good)), []);
+    assert_eq!(refused(&judge(Some(&good), &bad)), [Rule::Healing], "without a change of the spec");
+    assert_eq!(refused(&judge(Some(&bad), &bad)), []);
+    let field = |value: Value| with(pool(), "/spec/healing", value);
+    for bad in [json!({ "notReadyFor": "25h" }), json!(true), json!({ "maxUnhealthy": 0 })] {
+        assert_eq!(refused(&create(&field(bad.clone()))), [Rule::Healing], "{bad}");
+    }
+    assert_eq!(refused(&create(&field(json!({})))), []);
+}
+
+#[test]
 fn the_timeout_of_drains_is_checked_when_it_changes() {
     let annotated = |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/drain": text }));
     let (good, bad) = (annotated(r#"{"timeout": "1m"}"#), annotated("1m"));
@@ -468,4 +518,18 @@ fn the_timeout_of_drains_is_checked_when_it_changes() {
         assert_eq!(refused(&create(&field(bad.clone()))), [Rule::Drain], "{bad}");
     }
     assert_eq!(refused(&create(&field(json!({ "timeout": "0s" })))), []);
+}
+
+#[test]
+fn the_replacement_of_machines_is_checked_when_it_changes() {
+    let annotated = |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/recycle": text }));
+    let (good, bad) = (annotated(r#"{"maxLifetime": "168h"}"#), annotated("168h"));
+    assert_eq!(refused(&create(&good)), []);
+    assert_eq!(refused(&judge(Some(&good), &bad)), [Rule::Recycle], "without a change of the spec");
+    assert_eq!(refused(&judge(Some(&bad), &bad)), []);
+    let field = |value: Value| with(pool(), "/spec/recycle", value);
+    for bad in [json!({ "maxLifetime": "1m" }), json!("168h"), json!({ "maxClaims": 0 })] {
+        assert_eq!(refused(&create(&field(bad.clone()))), [Rule::Recycle], "{bad}");
+    }
+    assert_eq!(refused(&create(&field(json!({ "maxClaims": 1, "jitter": 0 })))), []);
 }

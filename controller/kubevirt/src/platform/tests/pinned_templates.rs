@@ -5,70 +5,33 @@ use serde_json::{Value, json};
 use vmpool_decision::decide_with;
 use vmpool_engine::revisions::TemplateParts;
 use vmpool_instancetype::pins::{self, FIELD, TEMPLATE, policy};
+use vmpool_instancetype::sample_pool::{
+    LINUX, NAMESPACE, SMALL, find_in_cluster, linux_preference, pool_id, pool_spec_with_both,
+    small_instancetype,
+};
 use vmpool_platform::{DefaultInterface, ReferencedObject};
 
 use super::super::*;
 
-/// The spec of a pool whose template has these fields.
-fn spec(template: &Value) -> Value {
-    let mut machine = json!({ "template": { "spec": { "domain": { "devices": {} } } } });
-    for (field, value) in template.as_object().unwrap() {
-        machine[field] = value.clone();
-    }
-    json!({ "replicas": 1, (TEMPLATE): { "spec": machine } })
-}
-
-fn instancetype(generation: u64, memory: &str) -> Value {
-    json!({
-        "apiVersion": "instancetype.kubevirt.io/v1beta1",
-        "kind": "VirtualMachineClusterInstancetype",
-        "metadata": { "name": "small", "uid": "uid-of-small", "generation": generation, "labels": { "a": "b" } },
-        "spec": { "cpu": { "guest": 2 }, "memory": { "guest": memory } },
-    })
-}
-
-fn preference(spec: &Value) -> Value {
-    json!({
-        "apiVersion": "instancetype.kubevirt.io/v1beta1",
-        "kind": "VirtualMachinePreference",
-        "metadata": { "name": "linux", "namespace": "studio", "uid": "uid-of-linux", "generation": 1 },
-        "spec": spec,
-    })
-}
-
 fn resolve_where(configuration: &Configuration, spec: &Value, cluster: &[(&str, Value)]) -> Value {
-    let answer = |reference: &ReferencedObject| {
-        let path = format!("{}/{}", reference.collection, reference.name);
-        cluster.iter().find(|(known, _)| *known == path).map(|(_, object)| object.clone())
-    };
-    let pool = ObjectId::new("farm", "uid-of-farm");
-    match decide_with(answer, |found| pins::resolve_pool_pins(&pool, "studio", spec, configuration, found)) {
+    let answer = |reference: &ReferencedObject| find_in_cluster(cluster, reference);
+    let resolve = |found: &_| pins::resolve_pool_pins(&pool_id(), NAMESPACE, spec, configuration, found);
+    match decide_with(answer, resolve) {
         Resolution::Resolved(content) => content,
         other => panic!("{other:?}"),
     }
 }
 
-const SMALL: &str = "/apis/instancetype.kubevirt.io/v1beta1/virtualmachineclusterinstancetypes/small";
-const LINUX: &str =
-    "/apis/instancetype.kubevirt.io/v1beta1/namespaces/studio/virtualmachinepreferences/linux";
-
-fn both() -> Value {
-    spec(&json!({
-        "instancetype": { "name": "small" },
-        "preference": { "name": "linux", "kind": "virtualmachinepreference" },
-    }))
-}
-
 fn with_policy(policy: &str) -> Value {
-    let mut spec = both();
+    let mut spec = pool_spec_with_both();
     spec[policy::FIELD] = json!(policy);
     spec
 }
 
 /// The content of a revision whose preference sets this model of interfaces.
 fn with_model(spec: &Value, model: &str, interface: DefaultInterface) -> Value {
-    let preference = preference(&json!({ "devices": { "preferredInterfaceModel": model } }));
-    let cluster = [(SMALL, instancetype(3, "2Gi")), (LINUX, preference)];
+    let preference = linux_preference(&json!({ "devices": { "preferredInterfaceModel": model } }));
+    let cluster = [(SMALL, small_instancetype(3, "2Gi")), (LINUX, preference)];
     resolve_where(&Configuration { interface, ..Configuration::default() }, spec, &cluster)
 }
 
@@ -97,8 +60,8 @@ fn writing_out_the_default_interface_restarts_nothing(
     #[case] interface: DefaultInterface,
     #[case] is_written: bool,
 ) {
-    let pinned = parts(&with_model(&both(), "virtio", DefaultInterface::Bridge));
-    assert_eq!(pinned, parts(&with_model(&both(), "virtio", interface)));
+    let pinned = parts(&with_model(&pool_spec_with_both(), "virtio", DefaultInterface::Bridge));
+    assert_eq!(pinned, parts(&with_model(&pool_spec_with_both(), "virtio", interface)));
     let expanded = with_model(&with_policy("Expand"), "virtio", interface);
     assert_eq!(parts(&expanded) == pinned, is_written, "{expanded}");
 }
@@ -106,7 +69,7 @@ fn writing_out_the_default_interface_restarts_nothing(
 #[test]
 fn another_binding_in_the_template_is_another_instance() {
     let with = |binding: &str| {
-        let mut spec = both();
+        let mut spec = pool_spec_with_both();
         let interfaces = json!([{ "name": "default", (binding): {} }]);
         spec[TEMPLATE]["spec"]["template"]["spec"] = json!({
             "domain": { "devices": { "interfaces": interfaces } }, "networks": [{ "name": "default", "pod": {} }],
@@ -122,11 +85,11 @@ fn machines_with_storage_are_not_created_again() {
     spec[TEMPLATE]["spec"]["dataVolumeTemplates"] =
         json!([{ "metadata": { "name": "root" }, "spec": { "storage": {} } }]);
     let resolved = |spec: &Value, class: &str| {
-        let preference = preference(&json!({ "volumes": { "preferredStorageClassName": class } }));
+        let preference = linux_preference(&json!({ "volumes": { "preferredStorageClassName": class } }));
         resolve_where(
             &Configuration::default(),
             spec,
-            &[(SMALL, instancetype(3, "2Gi")), (LINUX, preference)],
+            &[(SMALL, small_instancetype(3, "2Gi")), (LINUX, preference)],
         )
     };
     let content = resolved(&spec, "fast");

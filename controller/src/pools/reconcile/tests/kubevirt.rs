@@ -2,6 +2,7 @@
 
 mod between;
 mod conditions;
+mod pool_exporter;
 mod states;
 mod zero_values;
 
@@ -10,6 +11,7 @@ use vmpool_api::kubevirt::annotations::{REMOVED_MACHINES, SCALE_IN_TARGETS};
 
 use super::*;
 use crate::process::options::PlatformName;
+use crate::settings::KubevirtMetrics;
 use crate::testing::{Fate, JSON_PATCH, NAMESPACE, Refusal};
 
 const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
@@ -550,9 +552,9 @@ async fn a_revision_that_the_api_server_does_not_delete_is_reported_until_it_is_
 
 #[tokio::test]
 async fn kubevirt_pools_have_metrics_under_the_names_of_kubevirt_if_they_are_switched_on() {
-    for is_enabled in [false, true] {
+    for (policy, is_enabled) in [(KubevirtMetrics::Never, false), (KubevirtMetrics::Always, true)] {
         let mut world = LeaderWorld::new();
-        world.settings.kubevirt_metrics = is_enabled;
+        world.settings.kubevirt_metrics = policy;
         lead(&mut world, 3);
         world.calm().await;
         world.settle_at(2).await;

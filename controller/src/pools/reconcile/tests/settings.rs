@@ -46,7 +46,7 @@ fn odd_values() -> Vec<Value> {
 }
 
 /// Settings with which the pool has the desired number of machines for any value.
-const SETTINGS: [&str; 11] = [
+const SETTINGS: [&str; 12] = [
     "/spec/scaleDownPolicy",
     "/spec/rollout",
     "/spec/rollout/paused",
@@ -54,6 +54,7 @@ const SETTINGS: [&str; 11] = [
     "/spec/rollout/revision",
     "/spec/revisionHistoryLimit",
     "/spec/maxProtection",
+    "/spec/imageRefresh",
     "/spec/progressDeadlineSeconds",
     "/spec/virtualDiskTemplates/0/reclaim/keep",
     "/spec/virtualDiskTemplates/0/reclaim/ttl",

@@ -126,3 +126,36 @@ async fn a_stop_does_not_wait_for_slow_writes() {
     world.advance(world.settings.request_deadline + SECOND * 2).await;
     assert!(world.leader_ended());
 }
+
+#[tokio::test]
+async fn a_surplus_that_ends_during_a_slow_write_removes_no_machine() {
+    let world = LeaderWorld::with_pool(1).await;
+    let oldest = machine_names(&world.machines()).remove(0);
+    for machines in [2, 3] {
+        world.advance(SECOND * 5).await;
+        world.scale(machines);
+        world.calm().await;
+        world.run_machines();
+        world.calm().await;
+    }
+    let newest = world
+        .machines()
+        .into_iter()
+        .max_by_key(|machine| machine["metadata"]["creationTimestamp"].to_string());
+    let newest = machine_names(&newest.into_iter().collect::<Vec<_>>()).remove(0);
+    let middle = machine_names(&world.machines()).into_iter().find(|name| *name != oldest && *name != newest);
+    world.server.intercept(|call| {
+        let before =
+            if call.resource == "virtualdisks" && call.is_write() { SECOND * 20 } else { Duration::ZERO };
+        Conduct { before, outcome: Fate::ServeIfAwaited, after: Duration::ZERO }
+    });
+    world.server.delete("virtualdisks", &format!("{oldest}-root"));
+    world.scale(2);
+    world.advance(SECOND * 5).await;
+    assert_eq!(world.machines().len(), 3, "the disk is created first");
+    world.server.delete("virtualmachines", &middle.unwrap());
+    world.advance(SECOND * 60).await;
+    let mut expected = [oldest, newest];
+    expected.sort();
+    assert_eq!(machine_names(&world.machines()), expected);
+}

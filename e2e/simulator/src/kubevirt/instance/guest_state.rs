@@ -1,13 +1,13 @@
 //! States of a running guest that the knob `guest-state` sets: paused, or moving to a different node.
 
-use super::condition::new_condition;
+use super::{condition::new_condition, shown_guest::ShownGuest};
 use crate::{
     knobs::{MIGRATING, PAUSED},
     kubevirt::{
-        model::{Guest, KubeVirtModel},
-        objects::{InstancePhase, InstanceStatus, InstanceView, SimulatedKubeVirtCondition},
+        model::KubeVirtModel,
+        objects::{InstanceStatus, SimulatedKubeVirtCondition},
     },
-    objects::{NamespacedKey, format_seconds},
+    objects::format_seconds,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -23,33 +23,25 @@ pub(super) fn is_of_knob(condition: &SimulatedKubeVirtCondition) -> bool {
 }
 
 impl KubeVirtModel {
-    fn is_in_state(&self, key: &NamespacedKey, instance: &InstanceView, guest: &Guest, state: &str) -> bool {
-        let knob = self.knobs_of_instance(key, instance).get(|knobs| knobs.guest_state.clone());
-        guest.phase == InstancePhase::Running && knob.as_deref() == Some(state)
+    fn is_in_state(&self, shown: ShownGuest<'_>, state: &str) -> bool {
+        let knob = self.knobs_of_instance(shown.key, shown.instance).get(|knobs| knobs.guest_state.clone());
+        shown.runs() && knob.as_deref() == Some(state)
     }
 
     /// The condition of a guest that the knob pauses.
     pub(super) fn paused_condition(
         &self,
-        key: &NamespacedKey,
-        instance: &InstanceView,
-        guest: &Guest,
+        shown: ShownGuest<'_>,
         now: Timestamp,
     ) -> Option<SimulatedKubeVirtCondition> {
-        self.is_in_state(key, instance, guest, PAUSED)
+        self.is_in_state(shown, PAUSED)
             .then(|| new_condition(PAUSED, "True", "PausedByUser", PAUSED_BY_KNOB.to_owned(), now))
     }
 
     /// The migration that the knob begins, or ends when it is removed, or that of another client.
-    pub(super) fn migration_state(
-        &self,
-        key: &NamespacedKey,
-        instance: &InstanceView,
-        guest: &Guest,
-        now: Timestamp,
-    ) -> Option<Value> {
-        let observed: &InstanceStatus = &instance.status;
-        let is_wanted = self.is_in_state(key, instance, guest, MIGRATING);
+    pub(super) fn migration_state(&self, shown: ShownGuest<'_>, now: Timestamp) -> Option<Value> {
+        let observed: &InstanceStatus = &shown.instance.status;
+        let is_wanted = self.is_in_state(shown, MIGRATING);
         match &observed.migration_state {
             Some(state) if !is_wanted && observed.migrates() && state["migrationUid"] == MIGRATION => {
                 let mut ended = state.clone();

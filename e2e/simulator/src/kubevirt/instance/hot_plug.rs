@@ -1,7 +1,7 @@
 //! Hot-plugs: a guest gets the CPU sockets and the memory of the spec of its instance later than the
 //! instance, when it has been migrated.
 
-use super::{condition::new_condition, guest_size::GuestSize};
+use super::{condition::new_condition, guest_size::GuestSize, shown_guest::ShownGuest};
 use crate::{
     kubevirt::{
         model::{Guest, KubeVirtModel},
@@ -57,12 +57,11 @@ impl KubeVirtModel {
     /// A condition for each hot-plug that is not done. KubeVirt gives it no message.
     pub(super) fn hot_plug_conditions(
         &self,
-        key: &NamespacedKey,
-        instance: &InstanceView,
-        guest: &Guest,
+        shown: ShownGuest<'_>,
         now: Timestamp,
     ) -> Vec<SimulatedKubeVirtCondition> {
-        let Some(size) = guest.size.as_ref().filter(|_| guest.phase == InstancePhase::Running) else {
+        let ShownGuest { key, instance, guest } = shown;
+        let Some(size) = guest.size.as_ref().filter(|_| shown.runs()) else {
             return Vec::new();
         };
         let is_held = self.holds_hot_plug(key, instance);

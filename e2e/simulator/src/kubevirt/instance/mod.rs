@@ -5,9 +5,12 @@ mod guest_size;
 mod guest_state;
 mod hot_plug;
 mod phases;
+mod shown_guest;
 mod status;
 
 pub(super) use guest_size::GuestSize;
+
+use shown_guest::ShownGuest;
 
 use super::{
     model::{Guest, KubeVirtModel},
@@ -89,7 +92,7 @@ impl KubeVirtModel {
         now: Timestamp,
     ) {
         let id = KubeVirtObjectId::new(KubeVirtObjectKind::Instance, key);
-        let desired = self.instance_status(key, instance, guest, now);
+        let desired = self.instance_status(ShownGuest { key, instance, guest }, now);
         if let Some(status) = status_merge_patch(&instance.status, &desired) {
             self.patch(&id, json!({ "status": status }), now);
             return;

@@ -4,17 +4,18 @@ use super::{
     condition::new_condition,
     guest_size::{HOT_CPU, HOT_MEMORY},
     guest_state::is_of_knob,
+    shown_guest::ShownGuest,
 };
 use crate::{
     kubevirt::{
         launcher::LauncherPodState,
         model::{Guest, KubeVirtModel},
         objects::{
-            InstancePhase, InstancePhaseTransition, InstanceStatus, InstanceView, SimulatedKubeVirtCondition,
+            InstancePhase, InstancePhaseTransition, InstanceStatus, SimulatedKubeVirtCondition,
             find_condition,
         },
     },
-    objects::{NamespacedKey, format_seconds},
+    objects::format_seconds,
     shared::guest_address,
 };
 use jiff::Timestamp;
@@ -26,13 +27,8 @@ const OWNED: [&str; 5] = ["Ready", "PodScheduled", "Synchronized", HOT_CPU, HOT_
 
 impl KubeVirtModel {
     /// The status that follows from a run.
-    pub(super) fn instance_status(
-        &self,
-        key: &NamespacedKey,
-        instance: &InstanceView,
-        guest: &Guest,
-        now: Timestamp,
-    ) -> InstanceStatus {
+    pub(super) fn instance_status(&self, shown: ShownGuest<'_>, now: Timestamp) -> InstanceStatus {
+        let ShownGuest { instance, guest, .. } = shown;
         let observed = &instance.status;
         let is_owned =
             |known: &&SimulatedKubeVirtCondition| OWNED.contains(&&*known.type_) || is_of_knob(known);
@@ -42,11 +38,11 @@ impl KubeVirtModel {
         if guest.phase != InstancePhase::Unset {
             let desired = [
                 Some(self.ready_condition(guest, now)),
-                self.scheduled_condition(key, instance, guest, now),
-                self.synchronized_condition(key, instance, guest, now),
-                self.paused_condition(key, instance, guest, now),
+                self.scheduled_condition(shown, now),
+                self.synchronized_condition(shown, now),
+                self.paused_condition(shown, now),
             ];
-            let hot_plugs = self.hot_plug_conditions(key, instance, guest, now);
+            let hot_plugs = self.hot_plug_conditions(shown, now);
             for (place, next) in desired.into_iter().flatten().chain(hot_plugs).enumerate() {
                 let known = find_condition(&observed.conditions, &next.type_);
                 let same = known.filter(|known| known.status == next.status && known.reason == next.reason);
@@ -64,16 +60,17 @@ impl KubeVirtModel {
                 Some(pod) => BTreeMap::from([(pod.meta.uid.to_string(), guest.node.clone())]),
                 None => observed.active_pods.clone(),
             },
-            interfaces: self.interfaces(key, instance, guest),
+            interfaces: self.interfaces(shown),
             current_cpu_topology: guest.size.as_ref().map_or(Value::Null, |size| size.topology.clone()),
             memory: guest.size.as_ref().map_or(Value::Null, |size| size.memory.clone()),
-            migration_state: self.migration_state(key, instance, guest, now),
+            migration_state: self.migration_state(shown, now),
         }
     }
 
     /// A running guest has one address, on the network of its Pod.
-    fn interfaces(&self, key: &NamespacedKey, instance: &InstanceView, guest: &Guest) -> Vec<Value> {
-        if guest.phase != InstancePhase::Running {
+    fn interfaces(&self, shown: ShownGuest<'_>) -> Vec<Value> {
+        let ShownGuest { key, instance, .. } = shown;
+        if !shown.runs() {
             return Vec::new();
         }
         let knob = self.knobs_of_instance(key, instance).get(|knobs| knobs.address.clone());
@@ -131,11 +128,10 @@ impl KubeVirtModel {
     /// `PodScheduled` exists only while no node takes the Pod.
     fn scheduled_condition(
         &self,
-        key: &NamespacedKey,
-        instance: &InstanceView,
-        guest: &Guest,
+        shown: ShownGuest<'_>,
         now: Timestamp,
     ) -> Option<SimulatedKubeVirtCondition> {
+        let ShownGuest { key, instance, guest } = shown;
         let held = guest.phase == InstancePhase::Scheduling
             && self.knobs_of_instance(key, instance).is(|knobs| knobs.unschedulable);
         let message = "0 nodes are available, as the knob unschedulable says";
@@ -145,11 +141,10 @@ impl KubeVirtModel {
     /// `Synchronized` exists only while a claim or the image of the launcher is missing.
     fn synchronized_condition(
         &self,
-        key: &NamespacedKey,
-        instance: &InstanceView,
-        guest: &Guest,
+        shown: ShownGuest<'_>,
         now: Timestamp,
     ) -> Option<SimulatedKubeVirtCondition> {
+        let ShownGuest { key, instance, guest } = shown;
         let failed = |reason: &str, message| new_condition("Synchronized", "False", reason, message, now);
         match guest.phase {
             InstancePhase::Pending if guest.pod.is_none() => {

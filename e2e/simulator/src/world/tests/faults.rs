@@ -23,6 +23,22 @@ fn a_blocked_stop_continues_when_the_knob_changes(#[case] value: Option<&str>) {
 }
 
 #[test]
+fn a_machine_on_a_lost_node_is_degraded_and_does_not_end_until_the_node_returns() {
+    let mut stage = DvpTestbed::new();
+    stage.machine("a", &[]);
+    stage.settle();
+    stage.annotate(DvpObjectKind::Machine, "a", "node-loss", Some("true"));
+    stage.settle();
+    assert_eq!(stage.phase(DvpObjectKind::Machine, "a"), "Degraded");
+    stage.delete(DvpObjectKind::Machine, "a");
+    stage.run(Duration::from_hours(1));
+    assert!(stage.has_finalizer(DvpObjectKind::Machine, "a", VM_CLEANUP));
+    stage.annotate(DvpObjectKind::Machine, "a", "node-loss", None);
+    stage.settle();
+    assert!(stage.find(DvpObjectKind::Machine, "a").is_none());
+}
+
+#[test]
 fn a_knob_of_the_namespace_blocks_every_start() {
     let mut stage = DvpTestbed::new();
     stage.knobs(&[("start-delay", "never")]);

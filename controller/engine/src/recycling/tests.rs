@@ -1,0 +1,3 @@
+mod law;
+mod planner;
+mod setting;
