@@ -99,6 +99,7 @@ pub(crate) struct MetadataFields {
     pub(crate) uid: String,
     pub(crate) resource_version: String,
     pub(crate) deletion_timestamp: Option<String>,
+    pub(crate) labels: BTreeMap<String, String>,
     pub(crate) annotations: BTreeMap<String, String>,
     /// The owners. Each can be any object of the namespace.
     pub(crate) owner_references: Vec<OwnerReference>,

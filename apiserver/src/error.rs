@@ -101,6 +101,36 @@ pub enum Error {
         /// The protected targets.
         targets: Vec<ProtectedTarget>,
     },
+    /// A target of a removal is a standby machine, which no count of the pool contains.
+    #[error(
+        "Operation cannot be fulfilled on {}.{} \"{pool}\": virtual machine \"{machine}\" is a standby machine, which \
+         replicas does not count; lower standby.replicas, or delete the machine",
+        stored.pools.plural, stored.pools.group
+    )]
+    MachineStandby {
+        /// The stored objects.
+        stored: &'static StoredApi,
+        /// The name of the pool.
+        pool: String,
+        /// The position of the target in the request.
+        index: usize,
+        /// The name of the machine.
+        machine: String,
+    },
+    /// A claim names a standby machine.
+    #[error(
+        "Operation cannot be fulfilled on {}.{} \"{pool}\": virtual machine \"{machine}\" is a standby machine, which \
+         cannot be claimed; name another machine, or none",
+        stored.pools.plural, stored.pools.group
+    )]
+    StandbyClaimed {
+        /// The stored objects.
+        stored: &'static StoredApi,
+        /// The name of the pool.
+        pool: String,
+        /// The name of the machine.
+        machine: String,
+    },
     /// No machine of the pool can be claimed now.
     #[error("no machine of pool \"{pool}\" is free; try again later, or scale the pool up")]
     NoMachineAvailable {

@@ -60,6 +60,8 @@ pub struct ControllerSettings {
     pub resync: Duration,
     /// Whether pools can limit how many of their machines provision at the same time.
     pub limits_provisioning: bool,
+    /// Whether pools can have standby machines.
+    pub keeps_standby: bool,
     /// Maximum number of machines with disks of one storage class that provision at the same time, over all
     /// pools; 0 for no limit.
     pub max_provisioning_per_class: usize,
@@ -96,6 +98,7 @@ impl ControllerSettings {
             collection_grace: self.collection_grace,
             reservation_timeout: self.reservation_timeout,
             limits_provisioning: self.limits_provisioning,
+            keeps_standby: self.keeps_standby,
         }
     }
 }
@@ -123,6 +126,7 @@ impl Default for ControllerSettings {
             status_interval: Duration::from_secs(1),
             resync: Duration::from_mins(10),
             limits_provisioning: false,
+            keeps_standby: false,
             max_provisioning_per_class: 0,
             max_pool_series: 1000,
             // `Auto`, the default of the flag, reads objects of another program.

@@ -142,7 +142,7 @@ fn every_condition_and_reason_is_documented() {
 #[test]
 fn every_event_is_documented_with_its_type() {
     let documented = table(POOLS, "Reason").into_iter().map(|row| (code(&row[0]).concat(), row[1].clone()));
-    let reasons = all!(EventReason: HealingBlocked, ProgressDeadlineExceeded, DrainBegan, DrainEnded, DrainDeadlinePassed, RestartRequested, SuccessfulCreate, FailedCreate, MachineLost, DiskLost, SuccessfulDelete, FailedDelete, DiskCreated, DiskRestored, DiskReused,
+    let reasons = all!(EventReason: HealingBlocked, ProgressDeadlineExceeded, DrainBegan, DrainEnded, DrainDeadlinePassed, RestartRequested, SuccessfulCreate, Activated, FailedCreate, MachineLost, DiskLost, SuccessfulDelete, FailedDelete, DiskCreated, DiskRestored, DiskReused,
         DiskDetached, DiskDetachedByHand, DiskDeleted, DiskResized, FailedDisk, FailedRepair, FailedRevisionPruning, ReservationExpired, TemplateApplied,
         FailedTemplateUpdate, InvalidSettings, FailedRead, MachineNotStarted, OtherControllerActive, PinRepaired, ProtectionShortened;
         EventReason::TemplateUnresolved(_));

@@ -44,6 +44,8 @@ pub enum Feature {
     PoolAutoscaler,
     /// Limits on machines that have not been ready yet.
     ProvisioningLimit,
+    /// Stopped machines in reserve.
+    StandbyMachines,
 }
 
 impl Feature {
@@ -57,6 +59,7 @@ impl Feature {
             Self::MachineWrapper => "MachineWrapper",
             Self::PoolAutoscaler => "PoolAutoscaler",
             Self::ProvisioningLimit => "ProvisioningLimit",
+            Self::StandbyMachines => "StandbyMachines",
         }
     }
 }
@@ -110,6 +113,10 @@ pub const KNOWN: &[Gate] = &[
     alpha_gate(
         Feature::ProvisioningLimit,
         "Limits on machines that have not been ready yet: maxProvisioning of pools, and for each storage class",
+    ),
+    alpha_gate(
+        Feature::StandbyMachines,
+        "Stopped machines in reserve, which the controller starts instead of creating new ones",
     ),
 ];
 

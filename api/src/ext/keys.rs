@@ -92,6 +92,11 @@ pub mod annotations {
     /// On pools of all platforms: how many machines may exist that have not been ready yet, for example `5`
     /// or `10%`.
     pub const MAX_PROVISIONING: &str = "vmpool.dev/max-provisioning";
+    /// On machines of all platforms, as a label: the machine is a standby machine, `warming` or `stopped`. On
+    /// pools of all platforms, as an annotation: the standby machines, as JSON, for example `{"replicas": 2}`.
+    pub const STANDBY: &str = "vmpool.dev/standby";
+    /// On machines of all platforms: when the controller activated a standby machine, RFC 3339.
+    pub const ACTIVATED_AT: &str = "vmpool.dev/activated-at";
     /// On pools of all platforms that an autoscaler names: the claims that found no machine, a JSON object
     /// that maps a digest of the user and the id to the Unix time in seconds at which the entry ends. Only
     /// the aggregated API writes it.

@@ -61,6 +61,9 @@ pub struct VirtualMachinePoolSpec {
     /// Which machines the controller deletes when replicas is lowered. NewestFirst and OldestFirst choose machines by age, after machines that have never been ready. With Explicit, the controller deletes only the targets of targeted removals. There is no default, because the wrong policy deletes data.
     #[serde(rename = "scaleDownPolicy")]
     pub scale_down_policy: String,
+    /// Standby machines, which are stopped and have disks. If a machine is missing, the controller starts one of them instead of creating a machine. No other field counts them. It overrides the annotation vmpool.dev/standby.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standby: Option<VirtualMachinePoolStandby>,
     /// Disk templates, from 1 to 16. Every machine gets its own disk for each of them. If you remove or rename an entry, the controller deletes its disks.
     #[serde(rename = "virtualDiskTemplates")]
     pub virtual_disk_templates: Vec<VirtualMachinePoolVirtualDiskTemplates>,
@@ -120,6 +123,19 @@ pub struct VirtualMachinePoolRollout {
     /// Name of a stored revision of the machine template, as status.desiredTemplateHash showed it. While it is set, the controller creates and updates machines from that revision instead of virtualMachineTemplate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
+}
+
+/// Standby machines, which are stopped and have disks. If a machine is missing, the controller starts one of them instead of creating a machine. No other field counts them. It overrides the annotation vmpool.dev/standby.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolStandby {
+    /// The desired number of standby machines.
+    pub replicas: i32,
+    /// Whether a standby machine runs before it is stopped. With FirstReady, which is the default, it runs until it has been ready for warmUpDelay. With None, it is created stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "warmUp")]
+    pub warm_up: Option<String>,
+    /// How long a standby machine must have been ready before it is stopped, a duration from 0s to 1h. The default is 60s.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "warmUpDelay")]
+    pub warm_up_delay: Option<String>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -195,6 +211,9 @@ pub struct VirtualMachinePoolStatus {
     /// The number of machines that run or migrate, and are not being deleted.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "readyReplicas")]
     pub ready_replicas: Option<i32>,
+    /// The number of standby machines that are stopped and have their disks.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "readyStandbyReplicas")]
+    pub ready_standby_replicas: Option<i32>,
     /// The number of existing machines, including stopped and terminating ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
@@ -204,6 +223,9 @@ pub struct VirtualMachinePoolStatus {
     /// Label selector for the pods of the machines. Autoscalers read it through the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
+    /// The number of standby machines. No other counter contains them.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "standbyReplicas")]
+    pub standby_replicas: Option<i32>,
     /// The number of machines in which the current revision is in effect, and that are not being deleted.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "updatedReplicas")]
     pub updated_replicas: Option<i32>,

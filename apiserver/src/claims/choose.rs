@@ -71,10 +71,17 @@ impl ClaimSnapshot {
         free
     }
 
+    /// Whether the list contains an active machine of this name.
+    pub(super) fn lists_active(&self, name: &str) -> bool {
+        self.live().any(|stored| *stored.machine.id.name == *name)
+    }
+
+    /// The live active machines. A claim concerns no standby machine.
     fn live(&self) -> impl Iterator<Item = &StoredMachine> {
-        let is_live =
-            |stored: &&StoredMachine| stored.machine.belongs_to(&self.pool.id) && !stored.machine.terminating;
-        self.machines.iter().filter(is_live)
+        let is_live = |machine: &Machine| {
+            machine.belongs_to(&self.pool.id) && !machine.terminating && machine.standby.is_none()
+        };
+        self.machines.iter().filter(move |stored| is_live(&stored.machine))
     }
 
     fn is_free(&self, machine: &Machine, targets: &BTreeSet<Uid>) -> bool {

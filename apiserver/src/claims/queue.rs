@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
+use vmpool_platforms::removal::StoredMachine;
 use vmpool_runtime::Env;
 
 use super::choose::{ClaimSnapshot, MatchingClaims};
@@ -207,6 +208,35 @@ async fn serve_claim(
     if is_anothers {
         return Err(Error::ClaimHeld { stored: writer.pool.stored, pool: writer.pool.name.clone() });
     }
-    let claimed = writer.claim_first_candidate(job, &world.pool, candidates).await?;
-    Ok(claimed.map_or(ClaimAttempt::NoMachineAvailable, ClaimAttempt::Claimed))
+    match writer.claim_first_candidate(job, &world.pool, candidates).await? {
+        Some(claimed) => Ok(ClaimAttempt::Claimed(claimed)),
+        None => {
+            refuse_standby(world, writer, job).await?;
+            Ok(ClaimAttempt::NoMachineAvailable)
+        }
+    }
+}
+
+/// Refuses a claim that names a standby machine of the pool. The list may not contain it.
+///
+/// # Errors
+/// [`Error::StandbyClaimed`].
+async fn refuse_standby(
+    world: &ClaimSnapshot,
+    writer: &ClaimWriter<'_>,
+    job: &ClaimJob,
+) -> Result<(), Error> {
+    let Some(name) = job.request.machine.as_deref().filter(|name| !world.lists_active(name)) else {
+        return Ok(());
+    };
+    // Without a response, the claim finds no machine.
+    let found = observe::read_stored_machine(writer.cluster, writer.pool, name).await.ok().flatten();
+    let is_standby = |stored: &StoredMachine| {
+        stored.machine.belongs_to(&world.pool.id) && stored.machine.standby.is_some()
+    };
+    if found.as_ref().is_some_and(is_standby) {
+        let PoolName { stored, name: pool, .. } = writer.pool;
+        return Err(Error::StandbyClaimed { stored, pool: pool.clone(), machine: name.to_owned() });
+    }
+    Ok(())
 }

@@ -33,6 +33,8 @@ impl Error {
             | Self::TargetNotInPool { .. } => StatusCode::BAD_REQUEST,
             Self::Conflict { .. }
             | Self::MachineProtected { .. }
+            | Self::MachineStandby { .. }
+            | Self::StandbyClaimed { .. }
             | Self::NoMachineAvailable { .. }
             | Self::ClaimHeld { .. } => StatusCode::CONFLICT,
             Self::Unavailable { .. } | Self::OtherControllerActive { .. } => StatusCode::SERVICE_UNAVAILABLE,
@@ -62,7 +64,10 @@ impl Error {
             | Self::TargetNotInPool { .. }
             | Self::NotExpanded { code: StatusCode::BAD_REQUEST, .. } => "BadRequest",
             Self::NotExpanded { code: StatusCode::UNPROCESSABLE_ENTITY, .. } => "Invalid",
-            Self::Conflict { .. } | Self::MachineProtected { .. } => "Conflict",
+            Self::Conflict { .. }
+            | Self::MachineProtected { .. }
+            | Self::MachineStandby { .. }
+            | Self::StandbyClaimed { .. } => "Conflict",
             Self::NoMachineAvailable { .. } => "NoMachineAvailable",
             Self::ClaimLost { .. } => "ClaimLost",
             Self::ClaimHeld { .. } => "ClaimHeld",
@@ -114,6 +119,14 @@ impl Error {
                     reason: Some("MachineProtected".to_owned()),
                 };
                 let causes = Some(targets.iter().map(cause).collect());
+                StatusDetails { causes, ..of_resource(&stored.pools, pool) }
+            }
+            Self::MachineStandby { stored, pool, index, machine } => {
+                let causes = Some(vec![standby_cause(format!("targets[{index}]"), machine)]);
+                StatusDetails { causes, ..of_resource(&stored.pools, pool) }
+            }
+            Self::StandbyClaimed { stored, pool, machine } => {
+                let causes = Some(vec![standby_cause("machine".to_owned(), machine)]);
                 StatusDetails { causes, ..of_resource(&stored.pools, pool) }
             }
             Self::NotExpanded { causes, .. } => {
@@ -169,6 +182,15 @@ pub(crate) fn json_response(code: StatusCode, body: &impl serde::Serialize) -> R
     *response.status_mut() = code;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+/// The cause that a machine is a standby machine.
+fn standby_cause(field: String, machine: &str) -> StatusCause {
+    StatusCause {
+        field: Some(field),
+        message: Some(format!("virtual machine \"{machine}\" is a standby machine")),
+        reason: Some("MachineStandby".to_owned()),
+    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,11 @@ pub(super) fn machines_protected(pool: &PoolName, targets: Vec<ProtectedTarget>)
     Error::MachineProtected { stored: pool.stored, pool: pool.name.clone(), targets }
 }
 
+/// A target is a standby machine.
+pub(super) fn machine_standby(pool: &PoolName, index: usize, machine: &str) -> Error {
+    Error::MachineStandby { stored: pool.stored, pool: pool.name.clone(), index, machine: machine.to_owned() }
+}
+
 /// The pool is being deleted.
 pub(super) fn pool_deleting(pool: &PoolName) -> Error {
     removal_conflict_error(pool, "the pool is being deleted together with its machines")

@@ -6,12 +6,13 @@ use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use vmpool_engine::protection::{Protection, timestamp_text};
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
+use vmpool_engine::standby::STANDBY;
 use vmpool_engine::{ObjectId, Uid};
 use vmpool_runtime::Env;
 
 use super::errors::{
-    machines_protected, name_returned_error, pool_deleting, pool_not_found, removal_conflict_error,
-    target_not_found,
+    machine_standby, machines_protected, name_returned_error, pool_deleting, pool_not_found,
+    removal_conflict_error, target_not_found,
 };
 use super::model::{Accepted, PoolName, RemovalTarget, TargetDeletion};
 use crate::body::RequestedTarget;
@@ -197,6 +198,9 @@ impl RemovalObservation {
         let mut protected = Vec::new();
         for (index, requested) in requested.iter().enumerate() {
             let target = self.target(name, requested, force)?;
+            if !(target.already_removed || target.deleted) && self.is_standby(&target.id) {
+                return Err(machine_standby(name, index, &target.id.name));
+            }
             if !(force || target.already_removed || target.deleted) {
                 protected.extend(protected_target(&self.machines, index, &target.id.name, now));
             }
@@ -205,6 +209,12 @@ impl RemovalObservation {
             }
         }
         if protected.is_empty() { Ok(targets) } else { Err(machines_protected(name, protected)) }
+    }
+
+    /// Whether the machine is a standby machine. Its removal would lower `replicas`, which does not count it.
+    fn is_standby(&self, machine: &ObjectId) -> bool {
+        let Some(Ok(Some(found))) = self.machines.get(&*machine.name) else { return false };
+        found.metadata.labels.contains_key(STANDBY)
     }
 
     fn target(

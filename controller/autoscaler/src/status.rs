@@ -55,8 +55,10 @@ pub struct AutoscalerReport {
 pub struct ScaledPoolReport {
     /// The replicas that the pool requests.
     pub replicas: u32,
-    /// Its machines.
+    /// Its active machines.
     pub counts: DemandCounts,
+    /// Number of its standby machines.
+    pub standby: u32,
     /// The numbers behind the decision.
     pub explanation: Explanation,
 }
@@ -94,8 +96,7 @@ pub fn render_status(
         observed_generation: report.generation,
         provisioning: pool.and_then(|pool| number(pool.counts.provisioning)),
         replicas: pool.and_then(|pool| number(pool.replicas)),
-        // Pools have no standby machines yet.
-        standby: pool.and_then(|_| number(0)),
+        standby: pool.and_then(|pool| number(pool.standby)),
         waiting: pool.and_then(|pool| number(pool.explanation.demand.waiting)),
     }
 }

@@ -82,6 +82,7 @@ impl Rules for DvpRules {
                 "spec.maxProvisioning",
                 "spec.healing",
                 "spec.drain",
+                "spec.standby",
                 "spec.imageRefresh",
                 "spec.recycle",
                 "status.replicas",

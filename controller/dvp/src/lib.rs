@@ -8,6 +8,7 @@ mod objects;
 mod read;
 mod registration;
 pub mod removal;
+mod standby;
 mod template;
 mod update;
 mod view;
@@ -60,7 +61,23 @@ impl Platform for Dvp {
         template::canonical_template(template)
     }
     fn machine(pool: &DvpPoolObject, template: &Value, draft: &Draft) -> Value {
-        write::machine_object(pool, template, draft)
+        let mut machine = write::machine_object(pool, template, draft);
+        if let Some(phase) = draft.standby {
+            standby::mark_standby(&mut machine, phase);
+        }
+        machine
+    }
+    fn activate(pool: &DvpPoolObject, _: &Value, revision: &RevisionId, to: &Value, at: &str) -> Value {
+        standby::activate(pool, revision, to, at)
+    }
+    fn stop_standby(_: &Value) -> Value {
+        standby::stop_standby()
+    }
+    fn start_operation(namespace: &str, machine: &ObjectId) -> Option<Value> {
+        Some(standby::start_operation(namespace, machine))
+    }
+    fn start_operations(namespace: &str) -> String {
+        format!("/apis/{}/namespaces/{namespace}/virtualmachineoperations", names::API_VERSION)
     }
     fn update(
         live: &Value,

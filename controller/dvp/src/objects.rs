@@ -91,6 +91,7 @@ pub(super) struct DvpPoolSpec {
     pub(super) max_protection: Value,
     pub(super) progress_deadline_seconds: Value,
     pub(super) max_provisioning: Value,
+    pub(super) standby: Value,
     pub(super) healing: Value,
     pub(super) drain: Value,
     pub(super) image_refresh: Value,
@@ -138,6 +139,10 @@ pub(super) struct DvpPoolStatus {
     pub(super) updated_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
     pub(super) restart_pending_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient_value")]
+    pub(super) standby_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient_value")]
+    pub(super) ready_standby_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
     pub(super) draining_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]

@@ -73,6 +73,7 @@ fn draft() -> Draft {
         revision: "0123456789abcdef".into(),
         disks: vec![disk("boot"), disk("layers")],
         rehearsal: Rehearsal::None,
+        standby: None,
     }
 }
 
@@ -320,6 +321,7 @@ fn counters_are_published_when_they_are_zero() {
         healed: 0,
         revision,
         used_copies: Arc::default(),
+        standby: vmpool_engine::standby::StandbyCounts::default(),
     };
     let status = Dvp::status(
         &pool_with(|_| {}),
@@ -362,6 +364,7 @@ fn a_status_that_lacks_something_is_not_a_published_one(#[case] field: &str) {
         healed: 0,
         revision,
         used_copies: Arc::default(),
+        standby: vmpool_engine::standby::StandbyCounts::default(),
     };
     let status = Dvp::status(
         &pool,

@@ -270,6 +270,11 @@ pub(super) fn status_object(pool: &DvpPoolObject, status: &ComputedStatus) -> Va
         "selector": machine_label_selector(&pool.uid().unwrap_or_default()),
         "conditions": conditions,
     });
+    // A pool without standby machines has the status of earlier versions.
+    if summary.standby.total > 0 {
+        object["standbyReplicas"] = summary.standby.total.into();
+        object["readyStandbyReplicas"] = summary.standby.ready.into();
+    }
     if summary.draining > 0 {
         object["drainingReplicas"] = summary.draining.into();
     }
@@ -285,7 +290,7 @@ pub(super) fn status_object(pool: &DvpPoolObject, status: &ComputedStatus) -> Va
     object
 }
 
-fn managed_labels(pool: &DvpPoolObject) -> Map<String, Value> {
+pub(super) fn managed_labels(pool: &DvpPoolObject) -> Map<String, Value> {
     Map::from_iter([
         (labels::POOL_UID.to_owned(), pool.uid().unwrap_or_default().into()),
         (labels::POOL.to_owned(), pool.name_any().into()),

@@ -59,6 +59,8 @@ status_texts!(
         /// Present and True while machines of a pool with such a limit no longer count for it, because they
         /// have not been ready for too long.
         StartOverdue => "StartOverdue",
+        /// Present and True while standby machines run because another client started them.
+        StandbyStarted => "StandbyStarted",
         /// Present and True while machines have disks from other content than the sources of the pool lead
         /// to.
         ImageOutdated => "ImageOutdated",
@@ -173,6 +175,8 @@ status_texts!(
         StorageClassLimitReached => "StorageClassLimitReached",
         /// `StartOverdue` is True.
         StartTimeoutExceeded => "StartTimeoutExceeded",
+        /// `StandbyStarted` is True.
+        StartedByClient => "StartedByClient",
         /// `ImageOutdated` is True.
         SourceChanged => "SourceChanged",
         /// `ReplicaPaused` is True.

@@ -15,6 +15,9 @@
 //!            \     Gone -----watch said deleted / absent after a later relist-> (left)
 //!             \
 //!              no answer--> Unknown --the same create answered: Written; name seen in the cache--> (left)
+//!
+//!  activation without an answer --> Activating --the same activation answered: Written; the cache shows an
+//!                                              active machine, or its deletion--> (left)
 //! ```
 //!
 //! Absence from the cache does not prove that an object is gone: the cache may not show it *yet*. If a live
@@ -45,6 +48,10 @@ pub trait LedgerFacts: Clone {
     /// The same facts after an accepted deletion.
     #[must_use]
     fn terminated(&self) -> Self;
+    /// Whether it is a standby machine.
+    fn is_standby(&self) -> bool {
+        false
+    }
     /// These facts with what only earlier facts of the object show; `None` if they show it themselves.
     fn with_history_of(&self, _earlier: &Self) -> Option<Self> {
         None
@@ -69,6 +76,9 @@ impl LedgerFacts for Machine {
     }
     fn terminated(&self) -> Self {
         Self { terminating: true, ..self.clone() }
+    }
+    fn is_standby(&self) -> bool {
+        self.standby.is_some()
     }
     /// That it has been ready. A machine that runs shows that, until the facts after it.
     fn with_history_of(&self, earlier: &Self) -> Option<Self> {
@@ -113,6 +123,11 @@ pub trait LedgerCache<T> {
 enum Entry<T> {
     Unknown {
         number: u64,
+        standby: bool,
+    },
+    /// An unconfirmed activation of this standby machine.
+    Activating {
+        uid: Uid,
     },
     Written(VersionedFacts<T>),
     /// At the version of the write before the deletion; 0 if the cache had already shown the object.
@@ -145,6 +160,8 @@ pub struct UnconfirmedCreate {
     pub number: u64,
     /// Uptime when the last attempt ended without a response.
     pub since: Duration,
+    /// Whether it creates a standby machine.
+    pub standby: bool,
 }
 
 impl<T: LedgerFacts> Ledger<T> {
@@ -159,7 +176,27 @@ impl<T: LedgerFacts> Ledger<T> {
 
     /// Records an unconfirmed create. The API server may have committed it, or may still commit it.
     pub fn create_unconfirmed(&mut self, name: &Arc<str>, number: u64, uptime: Duration) {
-        self.entries.insert(name.clone(), (Entry::Unknown { number }, uptime));
+        self.entries.insert(name.clone(), (Entry::Unknown { number, standby: false }, uptime));
+    }
+
+    /// The same for a standby machine.
+    pub fn standby_unconfirmed(&mut self, name: &Arc<str>, number: u64, uptime: Duration) {
+        self.entries.insert(name.clone(), (Entry::Unknown { number, standby: true }, uptime));
+    }
+
+    /// Records an unconfirmed activation of a standby machine. The API server may have committed it, or may
+    /// still commit it.
+    pub fn activation_unconfirmed(&mut self, machine: &ObjectId, uptime: Duration) {
+        let entry = Entry::Activating { uid: machine.uid.clone() };
+        self.entries.insert(machine.name.clone(), (entry, uptime));
+    }
+
+    /// Whether an activation of this machine is unconfirmed.
+    pub fn is_activation_unconfirmed(&self, machine: &ObjectId) -> bool {
+        matches!(
+            self.entries.get(&machine.name),
+            Some((Entry::Activating { uid }, _)) if *uid == machine.uid
+        )
     }
 
     /// Records that an object which does not belong to the pool has the name. An earlier create of this name
@@ -209,6 +246,10 @@ impl<T: LedgerFacts> Ledger<T> {
             let seen = cache.get(name);
             match (entry, seen) {
                 (Entry::Unknown { .. }, seen) => seen.is_none(),
+                (Entry::Activating { uid }, Some(seen)) => {
+                    seen.facts.id().uid == *uid && seen.facts.is_standby()
+                }
+                (Entry::Activating { uid }, None) => !cache.saw_deleted(uid) && !cache.relisted_since(*at),
                 // An object with another UID had the name at an older version: the cache is still behind.
                 (Entry::Written(written), Some(seen)) => seen.version < written.version,
                 (Entry::Deleted(deleted), Some(seen)) => {
@@ -252,7 +293,7 @@ impl<T: LedgerFacts> Ledger<T> {
                 true
             }
             Some((Entry::Gone { uid, .. }, _)) => facts.id().uid != *uid,
-            Some((Entry::Unknown { .. }, _)) | None => true,
+            Some((Entry::Unknown { .. } | Entry::Activating { .. }, _)) | None => true,
         });
         let missing = self.entries.iter().filter(|(name, _)| !shown.contains(*name));
         snapshot.extend(missing.filter_map(|(_, (entry, _))| entry.facts().cloned()));
@@ -269,7 +310,7 @@ impl<T: LedgerFacts> Ledger<T> {
             Entry::Written(VersionedFacts { facts, version }) => {
                 Some(VersionedFacts { facts: facts.clone(), version: *version })
             }
-            Entry::Unknown { .. } | Entry::Deleted(_) | Entry::Gone { .. } => None,
+            Entry::Unknown { .. } | Entry::Activating { .. } | Entry::Deleted(_) | Entry::Gone { .. } => None,
         }
     }
 
@@ -278,9 +319,12 @@ impl<T: LedgerFacts> Ledger<T> {
         self.entries
             .iter()
             .filter_map(|(name, (entry, since))| match entry {
-                Entry::Unknown { number } => {
-                    Some(UnconfirmedCreate { name: name.clone(), number: *number, since: *since })
-                }
+                Entry::Unknown { number, standby } => Some(UnconfirmedCreate {
+                    name: name.clone(),
+                    number: *number,
+                    since: *since,
+                    standby: *standby,
+                }),
                 _ => None,
             })
             .collect()
@@ -306,7 +350,7 @@ impl<T: LedgerFacts> Ledger<T> {
         let Some((entry, at)) = self.entries.get_mut(name) else { return };
         match (&entry, live) {
             // The same object, and the cache is still behind: keep its newest state, and check again later.
-            (Entry::Written(_) | Entry::Unknown { .. }, Some(seen))
+            (Entry::Written(_) | Entry::Unknown { .. } | Entry::Activating { .. }, Some(seen))
                 if entry.uid().is_none_or(|uid| *uid == seen.facts.id().uid) =>
             {
                 *entry = Entry::Written(seen);
@@ -324,6 +368,10 @@ impl<T: LedgerFacts> Ledger<T> {
                 _,
             ) => {
                 *entry = Entry::Gone { uid: facts.id().uid.clone(), shown: true };
+                *at = uptime;
+            }
+            (Entry::Activating { uid }, _) => {
+                *entry = Entry::Gone { uid: uid.clone(), shown: true };
                 *at = uptime;
             }
             (Entry::Gone { shown: true, .. }, _) => *at = uptime,
@@ -353,7 +401,7 @@ impl<T: LedgerFacts> Entry<T> {
     /// Age at which a live read must resolve it.
     fn limit(&self) -> Duration {
         match self {
-            Self::Unknown { .. } => REQUEST_TIMEOUT,
+            Self::Unknown { .. } | Self::Activating { .. } => REQUEST_TIMEOUT,
             _ => SAFETY_AGE,
         }
     }
@@ -364,7 +412,7 @@ impl<T: LedgerFacts> Entry<T> {
             Self::Written(VersionedFacts { facts, .. }) | Self::Deleted(VersionedFacts { facts, .. }) => {
                 Some(&facts.id().uid)
             }
-            Self::Gone { uid, .. } => Some(uid),
+            Self::Gone { uid, .. } | Self::Activating { uid } => Some(uid),
         }
     }
 }
@@ -373,7 +421,7 @@ impl<T> Entry<T> {
     /// The newest facts, if the object is known to exist.
     fn facts(&self) -> Option<&Arc<T>> {
         match self {
-            Self::Unknown { .. } | Self::Gone { .. } => None,
+            Self::Unknown { .. } | Self::Activating { .. } | Self::Gone { .. } => None,
             Self::Written(VersionedFacts { facts, .. }) | Self::Deleted(VersionedFacts { facts, .. }) => {
                 Some(facts)
             }

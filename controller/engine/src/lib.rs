@@ -31,6 +31,7 @@
 //! | Which machines belong to this pool? | [`membership`] |
 //! | For how long may this pool make no progress? | [`progress`] |
 //! | Until when is this machine protected? | [`protection`] |
+//! | Why was this standby machine started, stopped or replaced? | [`standby`] |
 //! | Which work of its guest does this machine finish before it leaves? | [`draining`] |
 //! | Are the disks of this machine from the image that the pool has now? | [`image_refresh`] |
 //! | What does the status say? | [`status`], with [`condition`] and [`activity`] |
@@ -50,7 +51,8 @@
 //!    [`scale_up::provisioning_limit`], [`scale_up::class_slots`], [`scale_down::removal`], [`failure`],
 //!    [`backoff`], [`limits`], [`membership::losses`], [`selector`], [`copied_pool`], [`protection`],
 //!    [`progress`], [`healing::setting`], `draining` and `recycling` without their planners and
-//!    `recycling::due`, [`image_refresh`] without `outdated`, [`admission`] (which no other part uses);
+//!    `recycling::due`, `standby` without its planners, [`image_refresh`] without `outdated`, [`admission`]
+//!    (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts; `scale_down::policy`, which compares machines and which
 //!    pools contain;
 //! 4. [`ledger`], `plan::action`, `plan::blocker`, and what the memory keeps for one folder:
@@ -110,6 +112,7 @@ mod rollout;
 pub mod scale_down;
 pub mod scale_up;
 pub mod selector;
+pub mod standby;
 pub mod status;
 
 #[cfg(test)]

@@ -79,6 +79,8 @@ pub struct PassMemory {
     pub disk_losses: Losses,
     /// Machines in which fields of the template are not in effect.
     pub overridden: OverriddenFields,
+    /// Activated machines whose start was requested.
+    started: BTreeSet<Uid>,
     /// Requested restarts of instances.
     pub restarts: RequestedRestarts,
     /// The generation of the pool that the backoffs belong to.
@@ -190,18 +192,25 @@ impl PassMemory {
         uptime: Duration,
     ) {
         self.rollout_attempts.observe(machines.clone(), uptime);
-        self.start_failures.observe(machines.clone(), uptime);
-        self.unready.observe(machines.clone(), uptime);
+        // Healing replaces no standby machine, and an activated one is new to it.
+        let active = machines.clone().filter(|machine| machine.standby.is_none());
+        self.start_failures.observe(active.clone(), uptime);
+        self.unready.observe(active, uptime);
         self.overridden.observe(machines.clone(), self.generation);
         let mut problems = BTreeMap::new();
         let may_have_one = |machine: &&Arc<Machine>| {
             machine.problem.is_some() || machine.waits_for_storage || machine.has_pending_update()
         };
-        for machine in machines.filter(may_have_one).filter(|machine| !machine.terminating) {
+        for machine in machines.clone().filter(may_have_one).filter(|machine| !machine.terminating) {
             let since = self.problems.get(&machine.id.uid).copied().unwrap_or(uptime);
             problems.insert(machine.id.uid.clone(), since);
         }
         self.problems = problems;
+        if !self.started.is_empty() {
+            let started = std::mem::take(&mut self.started);
+            let present = machines.map(|machine| &machine.id.uid).filter(|uid| started.contains(*uid));
+            self.started = present.cloned().collect();
+        }
     }
 
     /// Forgets machines that were deleted because they did not start, and that do not exist any more.
@@ -328,6 +337,16 @@ impl PassMemory {
         }
     }
 
+    /// Records that the start of an activated machine was requested.
+    pub fn request_start(&mut self, machine: &Uid) {
+        self.started.insert(machine.clone());
+    }
+
+    /// Whether the start of an activated machine was requested.
+    pub(crate) fn is_start_requested(&self, machine: &Uid) -> bool {
+        self.started.contains(machine)
+    }
+
     /// Whether the last write of the object with this name was rejected. The controller tries such objects
     /// last, so that they do not delay others.
     pub fn was_refused(&self, name: &str) -> bool {
@@ -371,8 +390,9 @@ impl PassMemory {
 
     /// All backoffs, the most severe first.
     fn all_backoffs(&self) -> impl Iterator<Item = &Backoff> {
-        const BY_SEVERITY: [ApplyStage; 10] = [
+        const BY_SEVERITY: [ApplyStage; 13] = [
             ApplyStage::Create,
+            ApplyStage::Activate,
             ApplyStage::Repair,
             ApplyStage::Remove,
             ApplyStage::Update,
@@ -380,6 +400,8 @@ impl PassMemory {
             ApplyStage::RecordRevision,
             ApplyStage::CollectDisks,
             ApplyStage::ExpandDisks,
+            ApplyStage::Refill,
+            ApplyStage::Standby,
             ApplyStage::Relabel,
             ApplyStage::CleanUp,
         ];

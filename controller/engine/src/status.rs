@@ -16,6 +16,7 @@ mod pins;
 mod problem;
 mod protection;
 mod provisioning;
+mod standby;
 mod synced;
 pub(crate) mod text;
 
@@ -77,6 +78,7 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
         healed: observed.memory.healed_machines(),
         revision: pool.revision.id.clone(),
         used_copies: pool.revision.copies.used.clone(),
+        standby: counts::count_standby(observed),
     };
 
     let blocked = BlockedSteps::of(observed);
@@ -162,6 +164,7 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
     wanted.extend(limited);
     wanted.extend(healing);
     wanted.extend(provisioning::start_overdue_condition(observed));
+    wanted.extend(standby::standby_started_condition(observed));
     wanted.extend(images::image_outdated_condition(observed));
     let conditions =
         merge_conditions(wanted, &pool.published.conditions, observed.now, summary.observed_generation);

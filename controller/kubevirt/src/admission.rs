@@ -30,6 +30,7 @@ mod rule;
 mod selectors;
 mod settings;
 mod size;
+mod standby;
 mod volumes;
 
 use serde_json::Value;
@@ -81,6 +82,7 @@ impl Rules for KubevirtRules {
                 "spec.maxProvisioning",
                 "spec.healing",
                 "spec.drain",
+                "spec.standby",
                 "spec.imageRefresh",
                 "spec.recycle",
                 "spec.revisionHistoryLimit",

@@ -36,6 +36,8 @@ impl Wording for KubeVirtWording {
             DeleteReason::Surplus { rule: SurplusRule::NeverReady } => {
                 ", because machines that have not been ready leave first"
             }
+            DeleteReason::StandbySurplus => ", a standby machine that the pool does not need any more",
+            DeleteReason::StandbyReplaced => ", a standby machine; another one takes its place",
             DeleteReason::Recycled { cause } => {
                 let (uid, why) = (&machine.uid, cause.clause());
                 return format!(

@@ -18,6 +18,7 @@ use vmpool_engine::protection;
 use vmpool_engine::recycling::read_recycle;
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::scale_up::provisioning_limit::read_max_provisioning;
+use vmpool_engine::standby::{describe_standby_obstacle, read_standby};
 use vmpool_engine::{ParsedPool, Pool, PoolSpec};
 use vmpool_instancetype::pins;
 use vmpool_platform::copied_pool::hold_error;
@@ -54,6 +55,14 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
     let max_provisioning =
         read_max_provisioning(&settings.max_provisioning, annotations_of_pool, &mut invalid_settings);
     let healing = read_healing(&settings.healing, annotations_of_pool, &mut invalid_settings);
+    let mut standby = read_standby(&settings.standby, annotations_of_pool, &mut invalid_settings);
+    let preserves = settings.scale_in.preservation != StatePreservation::Disabled;
+    let obstacle =
+        preserves.then_some("state preservation binds disks to ordinals").or(settings.start_obstacle);
+    if let Some(obstacle) = obstacle.filter(|_| standby.is_some_and(|standby| standby.replicas > 0)) {
+        invalid_settings.push(describe_standby_obstacle(obstacle));
+        standby = None;
+    }
     let drain_timeout = draining::read_drain(&settings.drain, annotations_of_pool, &mut invalid_settings);
     let image_refresh =
         read_image_refresh(&settings.image_refresh, annotations_of_pool, &mut invalid_settings);
@@ -84,6 +93,8 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         progress_deadline: _,
         max_provisioning: _,
         healing: _,
+        standby: _,
+        start_obstacle: _,
         drain: _,
         image_refresh: _,
         recycle: _,
@@ -125,6 +136,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         max_protection,
         progress_deadline,
         max_provisioning,
+        standby,
         storage_classes,
         drain_timeout,
         image_refresh,

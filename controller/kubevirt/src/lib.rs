@@ -53,6 +53,7 @@ pub mod removal;
 pub mod restart;
 pub mod revision;
 pub mod selectors;
+mod standby;
 pub mod storage;
 pub mod storage_origin;
 pub mod template;

@@ -35,7 +35,9 @@ use super::objects::{
 use super::read::{self, read_pool_settings};
 use super::release::{self, PatchTarget};
 use super::restart::{self, GuestRestart};
-use super::{facts, keys, moved_storage, publish, revision, storage, storage_origin, template, update};
+use super::{
+    facts, keys, moved_storage, publish, revision, standby, storage, storage_origin, template, update,
+};
 
 /// The field of the spec of a pool that contains the template of its machines.
 const TEMPLATE: &str = "virtualMachineTemplate";
@@ -104,6 +106,9 @@ impl Platform for KubeVirt {
         if let Some(moves) = moved_storage::recorded_moves(&pool.metadata).get(&draft.number) {
             moved_storage::apply_moves(&mut machine["spec"], moves);
         }
+        if let Some(phase) = draft.standby {
+            standby::mark_standby(&mut machine, phase);
+        }
         machine
     }
     fn update(
@@ -126,6 +131,12 @@ impl Platform for KubeVirt {
     /// Machines that virt-controller created are like those of vmpool, so they are updated like these.
     fn adopt(live: &Value, revision: &RevisionId, to: &Value, disks: &[DiskDraft]) -> Option<Value> {
         Self::update(live, None, revision, to, disks)
+    }
+    fn activate(_: &KubeVirtPoolObject, live: &Value, _: &RevisionId, spec: &Value, at: &str) -> Value {
+        standby::activate(live, &spec[TEMPLATE], at)
+    }
+    fn stop_standby(live: &Value) -> Value {
+        standby::stop_standby(live)
     }
     fn record_revision(_: &RevisionId) -> Value {
         json!({})

@@ -7,6 +7,7 @@ use vmpool_engine::ComputedStatus;
 use vmpool_engine::condition::{ConditionType, StatusCondition};
 use vmpool_engine::model::{PublishedStatus, StatusSummary, UsedCopy};
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
+use vmpool_engine::standby::StandbyCounts;
 use vmpool_instancetype::model::{TypeFamily, TypeMatcher};
 use vmpool_instancetype::pins::FAMILIES;
 use vmpool_instancetype::status_ref::StatusRef;
@@ -57,6 +58,11 @@ pub(super) fn status_object(
             object["imageOutdatedReplicas"] = summary.image_outdated.into();
         }
         object["healedReplicas"] = summary.healed.into();
+        // A pool without standby machines has the status of earlier versions.
+        if summary.standby.total > 0 {
+            object["standbyReplicas"] = summary.standby.total.into();
+            object["readyStandbyReplicas"] = summary.standby.ready.into();
+        }
         object["currentRevision"] = summary.revision.as_str().into();
         for used in &*summary.used_copies {
             if let Some((family, reference)) = used_copy_reference(used) {
@@ -167,6 +173,10 @@ fn read_published_status(pool: &KubeVirtPoolObject, status: &KubeVirtPoolStatus)
         healed: status.healed_replicas.unwrap_or_default(),
         revision: status.current_revision.as_deref().unwrap_or_default().into(),
         used_copies: status.used_copies().collect(),
+        standby: StandbyCounts {
+            total: status.standby_replicas.unwrap_or_default(),
+            ready: status.ready_standby_replicas.unwrap_or_default(),
+        },
     });
     let text = |condition: &Value, field: &str| condition[field].as_str().unwrap_or_default().to_owned();
     let conditions =

@@ -93,7 +93,12 @@ async fn reconcile_scaled_pool(
         generation: object.metadata.generation,
         activity,
         problems: scaled.settings.problems.clone(),
-        pool: Some(ScaledPoolReport { replicas, counts: facts.counts(), explanation: decided.explanation }),
+        pool: Some(ScaledPoolReport {
+            replicas,
+            counts: facts.counts(),
+            standby: facts.standby,
+            explanation: decided.explanation,
+        }),
         // A status waits for its turn, and must then have the changes of earlier passes.
         scaled: context.with_memory(key, &facts.id.uid, |memory| memory.last_scale.clone()),
     };

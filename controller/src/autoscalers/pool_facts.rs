@@ -30,6 +30,8 @@ pub(super) struct AutoscaledPoolFacts {
     pub(super) is_explicit: bool,
     /// Its machines that are not being deleted.
     pub(super) machines: Vec<PoolMachine>,
+    /// Number of its standby machines, which no other number contains.
+    pub(super) standby: u32,
     /// The claims that wait for a machine.
     pub(super) waiting: BTreeSet<WaitingClaimKey>,
     /// The claims that machines of the pool have.
@@ -49,7 +51,8 @@ impl AutoscaledPoolFacts {
         let targets: BTreeSet<&Uid> =
             pool.record.reserved().chain(pool.record.accepted()).map(|target| &target.uid).collect();
         let of_pool = |machine: &&Machine| machine.belongs_to(&pool.id) && !machine.terminating;
-        let machines: Vec<&Machine> = machines.into_iter().filter(of_pool).collect();
+        let (machines, standby): (Vec<&Machine>, Vec<&Machine>) =
+            machines.into_iter().filter(of_pool).partition(|machine| machine.standby.is_none());
         let answered: BTreeSet<WaitingClaimKey> =
             machines.iter().filter_map(|machine| claim_key(machine, pool, now)).collect();
         let waiting = read_waiting_claims(object, now);
@@ -70,6 +73,7 @@ impl AutoscaledPoolFacts {
                 .iter()
                 .map(|machine| read_pool_machine(machine, pool.may_claim(machine, now), &targets, now))
                 .collect(),
+            standby: u32::try_from(standby.len()).unwrap_or(u32::MAX),
         }
     }
 

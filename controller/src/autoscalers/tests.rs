@@ -119,6 +119,18 @@ async fn busy_machines_raise_the_replicas_and_never_leave() {
 }
 
 #[tokio::test]
+async fn standby_machines_are_counted_apart() {
+    let world = world(2, json!({ "free": 2 })).await;
+    let name = machine_names(&world.machines()).remove(0);
+    world.server.edit(MACHINES, &name, |machine| {
+        machine["metadata"]["labels"]["vmpool.dev/standby"] = json!("warming");
+    });
+    world.run().await;
+    let status = world.autoscaler_status("web");
+    assert_eq!((&status["standby"], &status["free"]), (&json!(1), &json!(2)), "{status}");
+}
+
+#[tokio::test]
 async fn idle_machines_leave_after_the_delay() {
     let world = world(4, json!({ "free": 1 })).await;
     world.advance(30 * SECOND).await;

@@ -156,6 +156,8 @@ words!(
         PatchMachineStatus => "patch_machine_status",
         /// Write a revision to a machine, or record that it is in effect.
         UpdateMachine => "update_machine",
+        /// Start an activated machine.
+        StartMachine => "start_machine",
         /// Request a restart of an instance.
         RestartInstance => "restart_instance",
         /// Remove a machine that leaves from the owners of its storage.
@@ -343,6 +345,10 @@ words!(
         RecycledByImage => "recycled_by_image",
         /// Its hooks released it, and another machine takes its place.
         RecycledByHooks => "recycled_by_hooks",
+        /// The pool had more standby machines than desired.
+        StandbySurplus => "standby_surplus",
+        /// Another standby machine takes its place.
+        StandbyReplaced => "standby_replaced",
     }
 );
 

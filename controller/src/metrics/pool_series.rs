@@ -7,6 +7,7 @@ use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use vmpool_engine::standby::StandbyCounts;
 use vmpool_runtime::metrics::{Values, Word};
 use vmpool_runtime::{label_set, metric_table};
 
@@ -114,6 +115,7 @@ impl MachineActions {
 pub(crate) struct PoolNumbers {
     pub(super) machines: [usize; MachineState::ALL.len()],
     pub(super) draining: usize,
+    pub(super) standby: StandbyCounts,
     pub(super) image_outdated: usize,
     pub(super) free_disks: usize,
     pub(super) preserved_volumes: usize,
@@ -142,6 +144,8 @@ impl PoolNumbers {
     fn add(&mut self, other: &Self) {
         self.machines.iter_mut().zip(other.machines).for_each(|(sum, count)| *sum += count);
         self.draining += other.draining;
+        self.standby.total += other.standby.total;
+        self.standby.ready += other.standby.ready;
         self.image_outdated += other.image_outdated;
         self.free_disks += other.free_disks;
         self.preserved_volumes += other.preserved_volumes;
@@ -199,6 +203,11 @@ metric_table!(
         machines: Family<PoolMachineLabels, Gauge> = "vmpool_pool_machines" in "machines";
         /// Machines of the pool that drain, as of the last pass; no series without any.
         draining: Family<PoolDiskLabels, Gauge> = "vmpool_pool_draining" in "machines";
+        /// Standby machines of the pool, as of the last pass; no series without any.
+        standby: Family<PoolDiskLabels, Gauge> = "vmpool_pool_standby" in "machines";
+        /// Standby machines of the pool that are stopped and have their disks, as of the last pass; no series
+        /// without standby machines.
+        ready_standby: Family<PoolDiskLabels, Gauge> = "vmpool_pool_ready_standby" in "machines";
         /// Machines of the pool with disks from earlier content of their source, as of the last pass; no
         /// series without any. Only with the feature gate ImageRefresh.
         image_outdated: Family<PoolDiskLabels, Gauge> = "vmpool_pool_image_outdated" in "machines";
@@ -234,6 +243,8 @@ impl PoolSeriesGauges {
     pub(super) fn show(&self, pools: PoolSeries) {
         self.machines.clear();
         self.draining.clear();
+        self.standby.clear();
+        self.ready_standby.clear();
         self.image_outdated.clear();
         self.free_disks.clear();
         self.preserved_volumes.clear();
@@ -282,6 +293,10 @@ impl PoolSeriesGauges {
             let labels = PoolDiskLabels { namespace, pool, platform };
             if numbers.draining > 0 {
                 self.draining.get_or_create(&labels).set(gauge_value(numbers.draining));
+            }
+            if numbers.standby.total > 0 {
+                self.standby.get_or_create(&labels).set(gauge_value(numbers.standby.total));
+                self.ready_standby.get_or_create(&labels).set(gauge_value(numbers.standby.ready));
             }
             if numbers.image_outdated > 0 {
                 self.image_outdated.get_or_create(&labels).set(gauge_value(numbers.image_outdated));

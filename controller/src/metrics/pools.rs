@@ -10,6 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use vmpool_engine::condition::ConditionType;
 use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::{Ledger, LedgerFacts};
+use vmpool_engine::standby::StandbyCounts;
 use vmpool_engine::status::{Availability, StatusSummary};
 use vmpool_engine::{ComputedStatus, PassMemory, Pool};
 use vmpool_runtime::Env;
@@ -37,6 +38,7 @@ pub(crate) struct PoolReport {
     blocked: Option<FailureReasonLabel>,
     machines: [usize; MachineState::ALL.len()],
     draining: usize,
+    standby: StandbyCounts,
     image_outdated: usize,
     removals: [usize; RemovalState::ALL.len()],
     disks: DiskCounts,
@@ -100,10 +102,11 @@ impl PoolReport {
         let problems = template.iter_mut().zip(TemplateProblem::ALL);
         problems.for_each(|(place, problem)| *place = has(problem.condition()));
         let is_outdated = has(ConditionType::InstancetypeOutdated);
-        let StatusSummary { draining, image_outdated, .. } = *summary;
+        let StatusSummary { draining, standby, image_outdated, .. } = *summary;
         Self {
             blocked,
             draining,
+            standby,
             image_outdated,
             disks,
             template,
@@ -141,6 +144,7 @@ impl PoolReport {
             blocked: None,
             machines,
             draining: 0,
+            standby: StandbyCounts::default(),
             image_outdated: 0,
             removals,
             disks: DiskCounts::default(),
@@ -178,6 +182,7 @@ impl PoolReport {
         PoolNumbers {
             machines: self.machines,
             draining: self.draining,
+            standby: self.standby,
             image_outdated: self.image_outdated,
             free_disks,
             blocked,

@@ -30,6 +30,8 @@ impl RemovalMetrics {
         let reason = match reason {
             DeleteReason::Surplus { .. } => Deletion::Surplus,
             DeleteReason::Targeted { .. } => Deletion::Targeted,
+            DeleteReason::StandbySurplus => Deletion::StandbySurplus,
+            DeleteReason::StandbyReplaced => Deletion::StandbyReplaced,
             DeleteReason::Recycled { cause } => match cause {
                 RecycleCause::Requested => Deletion::RecycledByRequest,
                 RecycleCause::Lifetime => Deletion::RecycledByLifetime,

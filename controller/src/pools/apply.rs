@@ -16,6 +16,7 @@ mod rejected_disks;
 mod repair;
 mod restart;
 mod revision;
+mod standby;
 mod storage_names;
 mod update;
 mod window;
@@ -91,7 +92,8 @@ pub(crate) async fn apply_plan<P: Platform>(
             actions.iter().filter(|action| action.stage() == stage).cloned().collect();
         let rests_on: &[ApplyStage] = match stage {
             ApplyStage::Create => &[ApplyStage::Repair, ApplyStage::Prepare],
-            ApplyStage::Update | ApplyStage::Restart => &[ApplyStage::Prepare],
+            ApplyStage::Refill => &[ApplyStage::Repair, ApplyStage::Prepare, ApplyStage::Create],
+            ApplyStage::Update | ApplyStage::Restart | ApplyStage::Activate => &[ApplyStage::Prepare],
             _ => &[],
         };
         let blocked = rests_on.iter().any(|stage| failed.contains(stage));
@@ -121,9 +123,10 @@ async fn run_stage<P: Platform>(
     let mut complete = true;
     let mut failure: Option<(PoolFailure, Option<Duration>)> = None;
     let mut disks_refused = false;
+    let creates = matches!(stage, ApplyStage::Create | ApplyStage::Refill);
     {
         let stop = &stop;
-        let is_slow = stage == ApplyStage::Create && memory.creates_start_slowly(context.leader.env.uptime());
+        let is_slow = creates && memory.creates_start_slowly(context.leader.env.uptime());
         let mut window = Window::new(context.settings.writes_in_flight, is_slow);
         let (mut waiting, mut running) = (batch.into_iter(), FuturesUnordered::new());
         loop {
@@ -159,7 +162,7 @@ async fn run_stage<P: Platform>(
                 applied.fenced |= matches!(error, WriteError::Fenced);
                 let message = applied.events.last().map(|last| last.note.clone()).unwrap_or_default();
                 let reason = reason.unwrap_or_else(|| action.failure_reason());
-                disks_refused |= stage == ApplyStage::Create && reason == FailureReason::DiskFailure;
+                disks_refused |= creates && reason == FailureReason::DiskFailure;
                 failure =
                     Some((PoolFailure { reason, message: shorten_message(message) }, error.retry_after()));
             }
@@ -217,10 +220,12 @@ fn retries_refused_last(stage: ApplyStage, naming: Naming) -> bool {
         | ApplyStage::Repair
         | ApplyStage::Remove
         | ApplyStage::Restart
+        | ApplyStage::Activate
+        | ApplyStage::Standby
         | ApplyStage::CollectDisks
         | ApplyStage::ExpandDisks => true,
         // Ordinals return.
-        ApplyStage::Create => naming == Naming::Ordinal,
+        ApplyStage::Create | ApplyStage::Refill => naming == Naming::Ordinal,
         ApplyStage::Prepare | ApplyStage::Update | ApplyStage::RecordRevision | ApplyStage::CleanUp => false,
     }
 }
@@ -300,6 +305,12 @@ async fn perform_action<P: Platform>(
         PoolAction::RecordRevision { machine, instance: None, to } => {
             update::record_machine_revision(context, pool, machine, to).await
         }
+        PoolAction::Activate { machine, base, to, disks } => {
+            let wanted = standby::PlannedActivation { machine, base: base.as_ref(), to, disks };
+            standby::activate_machine(context, pool, basis, &wanted).await
+        }
+        PoolAction::StartActivated { machine } => standby::start_activated(context, pool, machine).await,
+        PoolAction::StopStandby { machine } => standby::stop_standby(context, pool, machine).await,
         PoolAction::StoreRevision { revision } => {
             revision::store_current_revision(context, pool, basis, revision).await
         }

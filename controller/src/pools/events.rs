@@ -16,7 +16,9 @@ pub(crate) const INDIVIDUAL: usize = 10;
 pub enum EventReason {
     /// A machine was created.
     SuccessfulCreate,
-    /// Creating a machine failed.
+    /// A standby machine became active.
+    Activated,
+    /// Creating a machine failed, or the activation of a standby machine.
     FailedCreate,
     /// The controller deleted a machine, or the target of a targeted removal is gone.
     SuccessfulDelete,
@@ -87,6 +89,7 @@ impl EventReason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::SuccessfulCreate => "SuccessfulCreate",
+            Self::Activated => "Activated",
             Self::FailedCreate => "FailedCreate",
             Self::SuccessfulDelete => "SuccessfulDelete",
             Self::MachineLost => "MachineLost",
@@ -124,6 +127,7 @@ impl EventReason {
     fn action(self) -> &'static str {
         match self {
             Self::SuccessfulCreate | Self::FailedCreate | Self::MachineLost => "Create",
+            Self::Activated => "Activate",
             Self::SuccessfulDelete | Self::FailedDelete => "Delete",
             Self::DiskCreated
             | Self::DiskRestored

@@ -90,7 +90,8 @@ pub(crate) fn disk_counts(snapshot: &PoolSnapshot, pool: &Pool) -> DiskCounts {
 
 /// The number of the pool's machines, and how many of them are terminating.
 pub(crate) fn machine_counts(snapshot: &PoolSnapshot, pool: &Pool) -> (usize, usize) {
-    let machines = snapshot.machines.iter().filter(|machine| machine.belongs_to(&pool.id));
+    let is_active = |machine: &&Arc<Machine>| machine.belongs_to(&pool.id) && machine.standby.is_none();
+    let machines = snapshot.machines.iter().filter(is_active);
     machines
         .fold((0, 0), |(all, terminating), machine| (all + 1, terminating + usize::from(machine.terminating)))
 }

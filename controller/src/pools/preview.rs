@@ -102,7 +102,11 @@ fn without_delaying_limits(pool: &Pool) -> Pool {
 /// A context whose writer admits no write.
 fn read_only<P: Platform>(env: &Env, client: Client) -> PoolContext<P> {
     // Clients cannot see whether the feature gate of the controller is on. A pool has a limit on purpose.
-    let settings = ControllerSettings { limits_provisioning: true, ..ControllerSettings::default() };
+    let settings = ControllerSettings {
+        limits_provisioning: true,
+        keeps_standby: true,
+        ..ControllerSettings::default()
+    };
     let metrics = ControllerMetrics::new(env);
     let writer = Writer::new(
         FIELD_MANAGER,

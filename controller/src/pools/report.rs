@@ -7,6 +7,7 @@ use std::time::Duration;
 use kube::api::Patch;
 use serde_json::{Value, json};
 use vmpool_engine::condition::{ConditionReason, ConditionType, StatusCondition};
+use vmpool_engine::standby::StandbyCounts;
 use vmpool_engine::status::{DetachedDiskReport, StartProblem, StatusSummary};
 use vmpool_engine::{ComputedStatus, Pool};
 use vmpool_kit::object::{collection_path, object_version};
@@ -101,12 +102,14 @@ pub(crate) async fn report_pass<P: Platform>(
 }
 
 /// Whether the API server stores no fields of vmpool. A definition of an earlier version of vmpool drops only
-/// the copies, the next number and the count of outdated images: the other fields are still written.
+/// the copies, the next number, the standby machines and the count of outdated images: the other fields are
+/// still written.
 fn is_pruned(stored: Option<&StatusSummary>, wanted: Option<&StatusSummary>) -> bool {
     let of_first_version = |summary: Option<&StatusSummary>| {
         Some(StatusSummary {
             used_copies: Arc::default(),
             next_number: None,
+            standby: StandbyCounts::default(),
             image_outdated: 0,
             ..summary?.clone()
         })

@@ -304,6 +304,7 @@ impl ControllerArgs {
         }
         Ok(ControllerSettings {
             limits_provisioning,
+            keeps_standby: self.gates.gates()?.enabled(Feature::StandbyMachines),
             max_provisioning_per_class: self.max_provisioning_per_storage_class,
             workers: self.workers,
             writes_in_flight: self.max_in_flight_writes,

@@ -130,7 +130,14 @@ impl<P: Platform> Inner<P> {
             let disk =
                 |template: &Arc<str>| DiskDraft::new(format!("{name}-{template}").into(), template.clone());
             let disks = pool.disks.iter().map(|template| disk(&template.name)).collect();
-            Draft { name, number, revision: revision.clone(), disks, rehearsal: Rehearsal::None }
+            Draft {
+                name,
+                number,
+                revision: revision.clone(),
+                disks,
+                rehearsal: Rehearsal::None,
+                standby: None,
+            }
         };
         (first..first + count).map(|number| draft(number as u64)).collect()
     }

@@ -16,7 +16,7 @@ use crate::checks_kubevirt as kubevirt;
 use crate::checks_protection as protection;
 use crate::checks_tenants as tenants;
 use crate::instance::{CONTROLLER, is_tested};
-use crate::manifest::POOL;
+use crate::manifest::{POOL, STANDBY};
 use crate::world::{NAMESPACE, SimulatedWorld, TENANT};
 
 /// A world is settled if nothing changed for this long. It is longer than the longest backoff.
@@ -146,6 +146,8 @@ pub fn settled_violations(world: &SimulatedWorld) -> Vec<String> {
     for pool in state.all(TestedKind::Pool).filter(|pool| !pool.is_terminating()) {
         let machines = state.machines_of_pool(pool.uid());
         violations.extend(settled::status_errors(pool, &machines).iter().map(ToString::to_string));
+        let (standby, machines): (Vec<_>, Vec<_>) =
+            machines.into_iter().partition(|machine| machine.is_standby());
         violations.extend(kubevirt::unused_copies(world, pool));
         if images::waits_for_image(world, pool)
             || kubevirt::waits_for_type(world, pool)
@@ -155,6 +157,7 @@ pub fn settled_violations(world: &SimulatedWorld) -> Vec<String> {
             continue;
         }
         violations.extend(missing_machines(pool, &machines, world.some_may_not_run));
+        violations.extend(missing_standby(pool, standby.len()));
         violations.extend(kubevirt::outdated_machines(world, pool, &machines));
     }
     violations
@@ -197,6 +200,17 @@ fn missing_machines(pool: &JsonObject, machines: &[&JsonObject], some_may_not_ru
             machines.len()
         )
     })
+}
+
+/// How many standby machines a settled pool lacks or has too many.
+fn missing_standby(pool: &JsonObject, machines: usize) -> Option<String> {
+    // A pool that preserves state has none, and leaves those that it has.
+    let leaves = pool.is_kubevirt() && pool.at("/spec/paused") == true
+        || pool.at("/spec/scaleInStrategy").to_string().contains("Offline");
+    let setting: Value = serde_json::from_str(pool.annotation(STANDBY)?).ok()?;
+    let desired = setting["replicas"].as_u64().and_then(|count| usize::try_from(count).ok())?;
+    (!leaves && machines != desired)
+        .then(|| format!("the pool desires {desired} standby machines, but after settling {machines} exist"))
 }
 
 fn entry(served: &HandledRequest) -> AuditEntry {

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 use vmpool_api::labels;
 use vmpool_invariants::platform::TestedPlatform;
 
-use crate::manifest::{self, MAX_PROVISIONING, disk_template, spec_with_disk_templates};
+use crate::manifest::{self, MAX_PROVISIONING, STANDBY, disk_template, spec_with_disk_templates};
 use crate::manifest_kubevirt::{self as kubevirt, LABEL, TypeSource};
+use crate::operation_standby::standby_setting;
 use crate::requests::stored_pool;
 use crate::world::SimulatedWorld;
 
@@ -28,6 +29,9 @@ pub(crate) fn pool_for_world(
     };
     if let limit @ 1.. = world.provisioning_limit() {
         pool["metadata"]["annotations"][MAX_PROVISIONING] = limit.to_string().into();
+    }
+    if let standby @ 1.. = world.initial_standby() {
+        pool["metadata"]["annotations"][STANDBY] = standby_setting(standby, true).into();
     }
     pool
 }

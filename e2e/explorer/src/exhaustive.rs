@@ -14,6 +14,7 @@ use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
 use crate::operation_recycling::RecyclingOperation;
+use crate::operation_standby::StandbyOperation;
 use crate::operation_tenant::{Forgery, TenantOperation};
 use crate::schedule::{Schedule, ScheduleResult};
 use crate::webhook::WebhookState;
@@ -98,6 +99,19 @@ pub fn all_scenarios(platform: TestedPlatform) -> Vec<FaultScenario> {
                 ScheduleOperation::Protection(ProtectionOperation::SetHook(1)),
             ],
             ScheduleOperation::Scale(1),
+        ),
+        scenario(
+            "a standby machine",
+            vec![ScheduleOperation::CreatePool(1, "NewestFirst", ephemeral_disk())],
+            ScheduleOperation::Standby(StandbyOperation::SetReplicas(1, true)),
+        ),
+        scenario(
+            "an activation",
+            vec![
+                ScheduleOperation::CreatePool(1, "NewestFirst", ephemeral_disk()),
+                ScheduleOperation::Standby(StandbyOperation::SetReplicas(1, false)),
+            ],
+            ScheduleOperation::Scale(2),
         ),
         scenario(
             "a node lost",

@@ -49,6 +49,7 @@ pub mod operation_image;
 pub mod operation_kubevirt;
 pub mod operation_protection;
 pub mod operation_recycling;
+pub mod operation_standby;
 pub mod operation_tenant;
 pub mod platform;
 mod platform_dvp;

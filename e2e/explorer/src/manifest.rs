@@ -99,6 +99,9 @@ pub(crate) const LONGEST_DRAIN: &str = r#"{"timeout":"2m"}"#;
 /// The annotation of a pool that limits how many of its machines provision at the same time.
 pub(crate) const MAX_PROVISIONING: &str = "vmpool.dev/max-provisioning";
 
+/// The annotation of a pool with its standby machines, and the label of such a machine.
+pub(crate) const STANDBY: &str = "vmpool.dev/standby";
+
 /// Name of the only pool.
 pub const POOL: &str = "web";
 

@@ -16,6 +16,7 @@ use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
 use crate::operation_recycling::RecyclingOperation;
+use crate::operation_standby::StandbyOperation;
 use crate::operation_tenant::TenantOperation;
 use crate::requests::{choose_object, delete_selected_object, patch_machine, patch_pool_spec};
 use crate::webhook::WebhookState;
@@ -97,6 +98,8 @@ pub enum ScheduleOperation {
     Health(HealthOperation),
     /// An operation about the replacement of machines.
     Recycling(RecyclingOperation),
+    /// An operation about standby machines.
+    Standby(StandbyOperation),
     /// An operation about disk images and wrappers.
     Image(ImageOperation),
     /// An operation of a tenant of another namespace.
@@ -215,6 +218,7 @@ impl ScheduleOperation {
             Self::Protection(operation) => operation.perform(world).await,
             Self::Health(operation) => operation.perform(world).await,
             Self::Recycling(operation) => operation.perform(world).await,
+            Self::Standby(operation) => operation.perform(world).await,
             Self::Image(operation) => operation.perform(world).await,
             Self::Tenant(operation) => operation.perform(world).await,
         }

@@ -13,6 +13,7 @@ use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
 use crate::operation_recycling::RecyclingOperation;
+use crate::operation_standby::StandbyOperation;
 use crate::operation_tenant::{Forgery, TenantOperation};
 use crate::schedule::Schedule;
 use crate::webhook::WebhookState;
@@ -81,6 +82,10 @@ const FROM_CLAIM: u64 = 300;
 
 /// Of 1000 schedules, this many have a pool with a limit on provisioning.
 const WITH_PROVISIONING_LIMIT: u64 = 300;
+/// Of 1000 schedules, this many have a pool with standby machines.
+const WITH_STANDBY: u64 = 250;
+/// In these, this many of 1000 operations concern standby machines.
+const STANDBY_OPERATIONS: u64 = 150;
 
 /// Of 1000 schedules without images, this many have a pool with healing, and lose nodes.
 const WITH_LOST_NODES: u64 = 250;
@@ -130,6 +135,7 @@ impl Schedule {
             images: has_images(platform, seed),
             instancetypes: instancetypes(platform, seed),
             provisioning_limit: provisioning_limit(seed),
+            standby: initial_standby(seed),
             image_refresh: has_image_refresh(platform, seed),
         };
         let mut steps = vec![(random.number(0..=2000), first(&random, platform))];
@@ -437,6 +443,20 @@ fn provisioning_limit(seed: u64) -> usize {
     if random.per_mille(WITH_PROVISIONING_LIMIT) { one_or_two(&random) } else { 0 }
 }
 
+/// The standby machines of the pool at first; 0 for none. Decided apart from the other decisions, so that the
+/// schedules without standby machines stay the same.
+fn initial_standby(seed: u64) -> usize {
+    let random = SeededRandom::new(seed ^ 0x57a9);
+    if random.per_mille(WITH_STANDBY) { one_or_two(&random) } else { 0 }
+}
+
+fn standby_op(random: &SeededRandom) -> ScheduleOperation {
+    ScheduleOperation::Standby(match random.number(0..=3) {
+        0 => StandbyOperation::Start(which(random)),
+        _ => StandbyOperation::SetReplicas(which(random) % 3, random.per_mille(600)),
+    })
+}
+
 /// Decided apart from the other decisions, so that the schedules without instance types stay the same.
 fn instancetypes(platform: TestedPlatform, seed: u64) -> Option<TypeSource> {
     let random = SeededRandom::new(seed ^ 0x71e5);
@@ -611,6 +631,9 @@ fn op(random: &SeededRandom, options: &SimulatedWorldOptions) -> ScheduleOperati
     }
     if options.platform == TestedPlatform::KubeVirt && random.per_mille(KUBEVIRT_OPERATIONS) {
         return ScheduleOperation::KubeVirt(kubevirt_op(random));
+    }
+    if options.standby > 0 && random.per_mille(STANDBY_OPERATIONS) {
+        return standby_op(random);
     }
     if random.per_mille(PROTECTION_OPERATIONS) {
         let protection = protection_op(random, options);

@@ -24,6 +24,7 @@ impl Schedule {
             |options: &mut SimulatedWorldOptions| options.page = 0,
             |options: &mut SimulatedWorldOptions| options.old = 0,
             |options: &mut SimulatedWorldOptions| options.provisioning_limit = 0,
+            |options: &mut SimulatedWorldOptions| options.standby = 0,
             |options: &mut SimulatedWorldOptions| options.apiservers = options.apiservers.min(1),
             |options: &mut SimulatedWorldOptions| options.apiservers = 0,
             |options: &mut SimulatedWorldOptions| options.controllers = 1,

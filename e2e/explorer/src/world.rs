@@ -91,6 +91,8 @@ pub struct SimulatedWorldOptions {
     pub instancetypes: Option<TypeSource>,
     /// How many machines of the pool may provision at the same time; 0 for no limit.
     pub provisioning_limit: usize,
+    /// How many standby machines the pool has at first. With 0, no operation concerns them.
+    pub standby: usize,
     /// Whether the controllers follow the images of pools. Only with DVP.
     pub image_refresh: bool,
 }
@@ -319,6 +321,11 @@ impl SimulatedWorld {
     /// How many machines of the pool may provision at the same time; 0 for no limit.
     pub(crate) fn provisioning_limit(&self) -> usize {
         self.options.provisioning_limit
+    }
+
+    /// How many standby machines the pool has at first.
+    pub(crate) fn initial_standby(&self) -> usize {
+        self.options.standby
     }
 
     /// Where the instance type of the pool comes from; `None` if it has none.

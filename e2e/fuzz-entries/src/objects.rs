@@ -29,8 +29,14 @@ fn pool_of<P: Platform>(input: &[u8]) {
         P::Finalizers::add_to_pool(&pool),
         P::Finalizers::remove_from_pool(&pool),
     ));
-    let draft =
-        Draft { name: "web-7".into(), number: 7, revision, disks: Vec::new(), rehearsal: Rehearsal::None };
+    let draft = Draft {
+        name: "web-7".into(),
+        number: 7,
+        revision,
+        disks: Vec::new(),
+        rehearsal: Rehearsal::None,
+        standby: None,
+    };
     black_box(P::machine(&pool, &template, &draft));
 }
 

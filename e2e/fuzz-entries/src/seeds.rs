@@ -202,6 +202,7 @@ fn changes_of<P: Platform>(pools: &[Value]) -> Vec<Value> {
             revision,
             disks: Vec::new(),
             rehearsal: Rehearsal::None,
+            standby: None,
         };
         let (from, to) = (&templates[index], &templates[(index + 1) % templates.len()]);
         changes.push(json!([P::machine(pool, from, &draft), from, to]));

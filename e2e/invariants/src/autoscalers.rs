@@ -107,7 +107,7 @@ impl<'a> AutoscalerCheck<'a> {
             let since = self.busy.since(machine, change.at, self.actions);
             since.is_some_and(|since| since.revision <= former.revision() && since.at <= settled)
         };
-        let busy = before.owned_by(TestedKind::Machine, pool.uid()).filter(is_busy).count();
+        let busy = before.active_machines(pool.uid()).filter(is_busy).count();
         if i64::try_from(busy).unwrap_or(i64::MAX) > replicas {
             let what = format!("replicas became {replicas}, and {busy} machines were busy");
             self.report(change, &what);

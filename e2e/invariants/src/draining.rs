@@ -27,7 +27,8 @@ impl MachineHold for HookHold<'_> {
     const INVARIANT: &'static str = "I19";
 
     fn holds(&self, machine: &JsonObject, at: Timestamp) -> bool {
-        is_held_by_hook(machine, at, self.0)
+        // A standby machine takes no work, so it does not drain.
+        !machine.is_standby() && is_held_by_hook(machine, at, self.0)
     }
     /// A user deleted the machine or its pool, or a forced removal names it.
     fn may_be_removed(&self, machine: &JsonObject, states: &[&DesiredState]) -> bool {

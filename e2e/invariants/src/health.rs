@@ -63,7 +63,7 @@ impl RecordedUnreadiness {
             let is_unhealthy = |setting| self.is_unhealthy(other, setting, at, -late);
             !other.is_terminating() && settings.iter().all(is_unhealthy)
         };
-        let others = before.owned_by(TestedKind::Machine, machine.owner_uid()).filter(is_surely);
+        let others = before.active_machines(machine.owner_uid()).filter(is_surely);
         let unhealthy = others.filter(|other| other.uid() != machine.uid()).count() + 1;
         if unhealthy > limit { HealingVerdict::TooMany } else { HealingVerdict::Allowed }
     }
@@ -75,17 +75,23 @@ impl RecordedUnreadiness {
         at: Timestamp,
         tolerance: SignedDuration,
     ) -> bool {
-        let created: Option<Timestamp> = machine.text("/metadata/creationTimestamp").parse().ok();
         let has_passed =
             |since: Timestamp, time: SignedDuration| at.duration_since(since) + tolerance >= time;
-        created.is_none_or(|created| has_passed(created, setting.start_timeout))
+        start_of(machine).is_none_or(|start| has_passed(start, setting.start_timeout))
             && self.0.get(machine.uid()).is_some_and(|since| has_passed(*since, setting.not_ready_for))
     }
 }
 
-/// Whether the machine is ready, or in a state in which it is not ready on purpose.
+/// When the machine was activated or, if it was not, created.
+fn start_of(machine: &JsonObject) -> Option<Timestamp> {
+    let activated = machine.annotation("vmpool.dev/activated-at").and_then(|text| text.parse().ok());
+    activated.or_else(|| machine.text("/metadata/creationTimestamp").parse().ok())
+}
+
+/// Whether the machine is ready, or in a state in which it is not ready on purpose. No standby machine is
+/// replaced because it is not ready.
 fn is_ready_or_excused(machine: &JsonObject) -> bool {
-    if machine.is_running() || machine.annotation("vmpool.dev/restarting").is_some() {
+    if machine.is_standby() || machine.is_running() || machine.annotation("vmpool.dev/restarting").is_some() {
         return true;
     }
     if !machine.is_kubevirt() {
@@ -120,7 +126,7 @@ pub(super) fn count_stuck_machines(
             let deleted: Option<Timestamp> = machine.text("/metadata/deletionTimestamp").parse().ok();
             deleted.is_some_and(|deleted| at.duration_since(deleted) + tolerance >= after)
         };
-        Some(before.owned_by(TestedKind::Machine, pool).filter(is_stuck).count().min(setting.max_unhealthy))
+        Some(before.active_machines(pool).filter(is_stuck).count().min(setting.max_unhealthy))
     };
     states.iter().filter_map(|state| state.health.and_then(stuck_of)).max().unwrap_or_default()
 }

@@ -19,6 +19,7 @@
 //! | I14 objects of other namespaces have no effect, and are left alone | all of the above, [`other_namespaces`] | history, audit log |
 //! | I15 the objects that a pool creates and does not keep are bounded | [`unowned_objects`] | history, audit log |
 //! | I16 a machine is created only while fewer machines provision than the limit allows | [`provisioning`] | history |
+//! | I17 a standby machine is never claimed or selected as a replica, and no active machine becomes one | [`standby`] | history |
 //! | I18 an autoscaler leaves at least the busy machines, and removes by name only unprotected ones of Explicit pools | [`autoscalers`] | history, audit log |
 //! | I19 a machine with hooks is not removed or restarted before they are released | [`draining`] | history |
 //! | I20 healing removes no ready machine, and none while too many are unhealthy | [`removal`] | history |
@@ -44,6 +45,7 @@ pub mod replacement_budget;
 pub mod replica_writes;
 pub mod settled;
 pub mod shared_disks;
+pub mod standby;
 pub mod targeted_removal;
 pub mod unowned_objects;
 
@@ -84,6 +86,7 @@ pub fn check_history(
     found.extend(machine_count::check_machine_count(history, actions));
     found.extend(provisioning::check_provisioning(history, actions));
     found.extend(replacement_budget::check_replacement_budget(history, actions));
+    found.extend(standby::check_standby(history));
     found.extend(targeted_removal::check_targeted_removals(history, actions));
     found.extend(foreign_objects::check_foreign_objects(history, actions, audit, controller_user));
     found.extend(autoscalers::check_autoscalers(history, actions, audit, controller_user));

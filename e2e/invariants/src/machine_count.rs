@@ -25,12 +25,13 @@ pub fn check_machine_count(history: &RecordedHistory, actions: &UserActions) -> 
     let mut returns: BTreeMap<String, Timestamp> = BTreeMap::new();
     history.replay(|before, change| {
         timeline.observe(change);
-        if change.kind != TestedKind::Machine || change.removed {
+        if change.kind != TestedKind::Machine || change.removed || change.object.is_standby() {
             return;
         }
         let pool = change.object.owner_uid();
         let former = before.get(TestedKind::Machine, change.object.uid());
-        let belonged = former.is_some_and(|former| former.owner_uid() == pool);
+        // An activation adds a machine, as a create does.
+        let belonged = former.is_some_and(|former| former.owner_uid() == pool && !former.is_standby());
         let returned = former.is_some() && actions.returned.contains(change.object.uid());
         if returned && !belonged {
             returns.insert(change.object.uid().to_owned(), change.at);
@@ -54,7 +55,7 @@ pub fn check_machine_count(history: &RecordedHistory, actions: &UserActions) -> 
         // The pool releases a machine that it does not select, and does not wait for that.
         let selects =
             |machine: &JsonObject| before.get(TestedKind::Pool, pool).is_none_or(|pool| pool.selects(machine));
-        let machines = before.owned_by(TestedKind::Machine, pool);
+        let machines = before.active_machines(pool);
         let machines = machines.filter(|machine| selects(machine) && !unseen(machine.uid())).count() + 1;
         let stuck = count_stuck_machines(before, pool, &states, change.at, actions);
         let machines = machines - stuck.min(machines - 1);

@@ -131,6 +131,11 @@ impl JsonObject {
         !self.at("/metadata/deletionTimestamp").is_null()
     }
 
+    /// Whether it is a standby machine, which no count of its pool contains.
+    pub fn is_standby(&self) -> bool {
+        !self.at("/metadata/labels/vmpool.dev~1standby").is_null()
+    }
+
     /// UID of its controlling owner; empty if there is none.
     pub fn owner_uid(&self) -> &str {
         let references = self.at("/metadata/ownerReferences").as_array();

@@ -58,6 +58,10 @@ pub fn check_machine_removals(history: &RecordedHistory, actions: &UserActions) 
             found.push(Violation { invariant: "I1", what });
             return;
         }
+        // No count of the pool contains it.
+        if former.is_standby() {
+            return;
+        }
         if states.iter().all(|state| state.removable == Removable::None) {
             let what = format!(
                 "machine {} was removed from the Explicit pool at revision {} without a request",
@@ -76,7 +80,7 @@ pub fn check_machine_removals(history: &RecordedHistory, actions: &UserActions) 
             found.push(Violation { invariant: violated("I5"), what });
             return;
         }
-        let machines = || before.owned_by(TestedKind::Machine, pool).filter(|machine| !machine.is_terminating());
+        let machines = || before.active_machines(pool).filter(|machine| !machine.is_terminating());
         // Machines that others removed at this moment still existed when the controller decided.
         let others = others.recently_removed(pool, change.at);
         let live = machines().count() + others;

@@ -88,7 +88,8 @@ fn replaced_machine<'b>(
         return None;
     }
     let former = before.get(TestedKind::Machine, change.object.uid())?;
-    let is_deleted = !former.is_terminating() && !actions.is_removed_by_user(former.uid());
+    let is_deleted =
+        !former.is_terminating() && !former.is_standby() && !actions.is_removed_by_user(former.uid());
     (is_deleted && !former.owner_uid().is_empty() && is_certainly_available(former)).then_some(former)
 }
 
@@ -109,12 +110,12 @@ fn is_certainly_available(machine: &JsonObject) -> bool {
 
 /// Number of machines of the pool that may be available.
 fn count_available(before: &RecordedState, pool: &str) -> usize {
-    let machines = before.owned_by(TestedKind::Machine, pool).filter(|machine| !machine.is_terminating());
+    let machines = before.active_machines(pool).filter(|machine| !machine.is_terminating());
     machines.filter(|machine| machine.is_running() || machine.phase() == "Stopped").count()
 }
 
 /// Whether a scale-down may delete the machine instead, according to one of the states.
 fn has_surplus(before: &RecordedState, pool: &str, states: &[&DesiredState]) -> bool {
-    let live = || before.owned_by(TestedKind::Machine, pool).filter(|machine| !machine.is_terminating());
+    let live = || before.active_machines(pool).filter(|machine| !machine.is_terminating());
     states.iter().any(|state| live().count() > state.desired)
 }

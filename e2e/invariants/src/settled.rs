@@ -12,9 +12,24 @@ use crate::platform::TestedPlatform;
 
 /// Differences between the status of a pool and its machines.
 pub fn status_errors(pool: &JsonObject, machines: &[&JsonObject]) -> Vec<Violation> {
-    if pool.is_kubevirt() {
-        return errors_of_kubevirt(pool, machines);
-    }
+    let (standby, active): (Vec<&JsonObject>, Vec<&JsonObject>) =
+        machines.iter().partition(|machine| machine.is_standby());
+    let mut errors =
+        if pool.is_kubevirt() { errors_of_kubevirt(pool, &active) } else { errors_of_dvp(pool, &active) };
+    errors.extend(standby_error(pool, standby.len()));
+    errors
+}
+
+/// The difference in the number of standby machines. Definitions of other origin do not have the field, and it is
+/// absent without any.
+fn standby_error(pool: &JsonObject, machines: usize) -> Option<Violation> {
+    let shown = pool.number("/status/standbyReplicas")?;
+    let what = format!("pool {}: status.standbyReplicas is {shown}, but should be {machines}", pool.name());
+    (usize::try_from(shown) != Ok(machines)).then_some(Violation { invariant: "I17", what })
+}
+
+/// The differences for a pool of DVP.
+fn errors_of_dvp(pool: &JsonObject, machines: &[&JsonObject]) -> Vec<Violation> {
     let live = || machines.iter().filter(|machine| !machine.is_terminating());
     let desired = count(pool.at("/spec/replicas"));
     let ready = live().filter(|machine| machine.is_running()).count();

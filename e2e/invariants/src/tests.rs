@@ -1059,3 +1059,38 @@ fn a_killed_leader_may_exceed_the_limit_by_its_requests_in_flight() {
     let actions = UserActions { limits_provisioning: true, in_flight, ..UserActions::default() };
     assert_eq!(history.found(&actions, &[]), [""; 0]);
 }
+
+/// A machine that is a standby machine in this phase.
+fn in_standby(history: TestHistory, name: &str, phase: &str) -> TestHistory {
+    let mut object = machine(name);
+    object["metadata"]["labels"] = json!({ "vmpool.dev/standby": phase });
+    history.write(TestedKind::Machine, object, false)
+}
+
+#[test]
+fn a_standby_machine_that_the_published_selector_selects_violates_i17() {
+    let pool = json!({
+        "metadata": { "name": "pool", "uid": "uid-pool" },
+        "spec": { "replicas": 2, "scaleDownPolicy": "NewestFirst" },
+        "status": { "selector": "pool-uid=uid-pool" } });
+    let history = || two_of(2, "NewestFirst").write(TestedKind::Pool, pool.clone(), false);
+    assert_eq!(in_standby(history(), "c", "warming").found(&UserActions::default(), &[]), [""; 0]);
+    let mut selected = machine("c");
+    selected["metadata"]["labels"] = json!({ "vmpool.dev/standby": "warming", "pool-uid": "uid-pool" });
+    let history = history().write(TestedKind::Machine, selected, false);
+    assert!(history.found(&UserActions::default(), &[]).contains(&"I17"));
+}
+
+#[rstest]
+#[case::standby_machines_do_not_count(
+    in_standby(in_standby(two_of(2, "NewestFirst"), "c", "warming"), "c", "stopped"), &[]
+)]
+#[case::an_activation_adds_a_machine(in_standby(two_of(2, "NewestFirst"), "c", "stopped").machine("c"), &["I2"])]
+#[case::an_activation_of_a_missing_machine(in_standby(two_of(3, "NewestFirst"), "c", "stopped").machine("c"), &[])]
+#[case::an_active_machine_becomes_one(in_standby(two_of(2, "NewestFirst"), "b", "stopped"), &["I17"])]
+#[case::a_surplus_standby_machine_is_deleted(
+    in_standby(two_of(2, "NewestFirst"), "c", "stopped").removed("c"), &[]
+)]
+fn standby_machines_are_no_replicas(#[case] history: TestHistory, #[case] expected: &[&str]) {
+    assert_eq!(history.found(&UserActions::default(), &[]), expected);
+}

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use vmpool_api::annotations;
 use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_invariants::recorder::RecordedState;
 
@@ -21,12 +22,21 @@ impl<'a> PoolView<'a> {
         self.state.get(TestedKind::Pool, self.uid)
     }
 
-    /// The machines of the pool, including terminating ones, ordered by name.
+    /// The active machines of the pool, including terminating ones, ordered by name.
     pub fn machines(self) -> Vec<&'a JsonObject> {
-        self.state.machines_of_pool(self.uid)
+        let mut machines = self.state.machines_of_pool(self.uid);
+        machines.retain(|machine| !machine.is_standby());
+        machines
     }
 
-    /// The machines of the pool that are not terminating.
+    /// The standby machines of the pool that are not terminating, ordered by name.
+    pub fn standby_machines(self) -> Vec<&'a JsonObject> {
+        let mut machines = self.state.machines_of_pool(self.uid);
+        machines.retain(|machine| machine.is_standby() && !machine.is_terminating());
+        machines
+    }
+
+    /// The active machines of the pool that are not terminating.
     pub fn live(self) -> impl Iterator<Item = &'a JsonObject> {
         self.machines().into_iter().filter(|machine| !machine.is_terminating())
     }
@@ -34,7 +44,7 @@ impl<'a> PoolView<'a> {
     /// The disks of the pool and its machines.
     pub fn disks(self) -> Vec<&'a JsonObject> {
         let mut disks: Vec<_> = self.state.owned_by(TestedKind::Disk, self.uid).collect();
-        for machine in self.machines() {
+        for machine in self.state.machines_of_pool(self.uid) {
             disks.extend(self.state.owned_by(TestedKind::Disk, machine.uid()));
         }
         disks
@@ -165,6 +175,18 @@ pub fn machine_count(count: usize) -> PoolPredicate {
 pub fn live_machine_count(count: usize) -> PoolPredicate {
     PoolPredicate::new(format!("{count} machines that are not terminating"), move |view| {
         view.live().count() == count
+    })
+}
+
+/// The pool has this number of standby machines that are not terminating. All of them are stopped, and their
+/// label says so.
+pub fn stopped_standby_machines(count: usize) -> PoolPredicate {
+    PoolPredicate::new(format!("{count} stopped standby machines"), move |view| {
+        let machines = view.standby_machines();
+        let is_stopped = |machine: &&JsonObject| {
+            machine.label(annotations::STANDBY) == Some("stopped") && !machine.is_running()
+        };
+        machines.len() == count && machines.iter().all(is_stopped)
     })
 }
 

@@ -119,6 +119,7 @@ async fn admission(place: &TestNamespace<'_>) -> Result<()> {
             "vmpool.dev/max-protection",
             "vmpool.dev/max-provisioning",
             "vmpool.dev/drain",
+            "vmpool.dev/standby",
             "vmpool.dev/healing",
             "vmpool.dev/image-refresh",
             "vmpool.dev/progress-deadline-seconds",

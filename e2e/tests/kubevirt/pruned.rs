@@ -18,7 +18,7 @@ use crate::{POOLS, TestNamespace, Unknown, minimal, run_to_end};
 
 const NAMESPACE: &str = "team";
 /// The fields that only vmpool has in the spec of a pool.
-const OWN_SETTINGS: [&str; 9] = [
+const OWN_SETTINGS: [&str; 10] = [
     "drain",
     "healing",
     "imageRefresh",
@@ -28,6 +28,7 @@ const OWN_SETTINGS: [&str; 9] = [
     "progressDeadlineSeconds",
     "recycle",
     "revisionHistoryLimit",
+    "standby",
 ];
 /// The fields that only vmpool has in `nameGeneration`.
 const OWN_NAMES: [&str; 5] = [
@@ -38,11 +39,13 @@ const OWN_NAMES: [&str; 5] = [
     "setHostnameToVMName",
 ];
 /// The fields that only vmpool has in its status.
-const OWN: [&str; 9] = [
+const OWN: [&str; 11] = [
     "observedGeneration",
     "availableReplicas",
     "updatedReplicas",
     "restartPendingReplicas",
+    "standbyReplicas",
+    "readyStandbyReplicas",
     "healedReplicas",
     "currentRevision",
     "instancetypeRef",

@@ -35,6 +35,7 @@ mod scale_down;
 mod scaling;
 mod side_by_side;
 mod slow_webhooks;
+mod standby;
 mod unusual_values;
 mod upgrade;
 mod who_scaled;

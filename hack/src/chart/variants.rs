@@ -30,6 +30,8 @@ pub(super) struct Variant {
     pub(super) wrappers: bool,
     /// Whether the feature gate PoolAutoscaler is on.
     pub(super) autoscalers: bool,
+    /// Whether the feature gate StandbyMachines is on.
+    standby: bool,
     /// Whether the feature gate ImageRefresh is on.
     pub(super) image_refresh: bool,
     /// Whether the controller finds the platforms. The rendered chart sees none in a cluster.
@@ -90,6 +92,7 @@ impl Variant {
             standalone: false,
             wrappers: false,
             autoscalers: false,
+            standby: false,
             image_refresh: false,
             auto: true,
             definition: true,
@@ -151,6 +154,10 @@ impl Variant {
 
     fn with_autoscalers(self) -> Self {
         Self { autoscalers: true, ..self.named("autoscalers").set(&["featureGates.PoolAutoscaler=true"]) }
+    }
+
+    fn with_standby(self) -> Self {
+        Self { standby: true, ..self.named("standby machines").set(&["featureGates.StandbyMachines=true"]) }
     }
 
     fn with_image_refresh(self) -> Self {
@@ -228,6 +235,8 @@ impl Variant {
             Self::defaults().with_wrappers().in_one_namespace(),
             Self::defaults().with_autoscalers(),
             Self::defaults().with_kubevirt().with_autoscalers().in_one_namespace(),
+            Self::defaults().with_standby(),
+            Self::defaults().with_kubevirt().with_standby().in_one_namespace(),
             Self::defaults().with_image_refresh(),
             Self::defaults().with_kubevirt().with_image_refresh().in_one_namespace(),
             Self::defaults().with_kubevirt_only(),
@@ -249,9 +258,14 @@ impl Variant {
                     .named("platform's group")
                     .set(&["apiserver.platformGroup=true"])
             },
-            Self { several: false, clients: true, ..Self::defaults().watched_by("PodMonitor") }
-                .named("everything set")
-                .set(EVERYTHING),
+            Self {
+                several: false,
+                clients: true,
+                standby: true,
+                ..Self::defaults().watched_by("PodMonitor")
+            }
+            .named("everything set")
+            .set(EVERYTHING),
         ];
         all.extend(others);
         all
@@ -294,6 +308,7 @@ impl Variant {
         add(self.gate, policy, "vmpool-claims");
         add(self.gate, policy, "vmpool-drains");
         add(self.gate, policy, "vmpool-scale");
+        add(self.gate && self.standby, policy, "vmpool-standby");
         add(self.gate, policy, "vmpool-disk-sources");
         add(self.gate && self.kubevirt, policy, "vmpool-webhook-dry-run");
         add(self.gate && self.kubevirt, policy, "vmpool-copies");
@@ -373,6 +388,7 @@ const EVERYTHING: &[&str] = &[
     "networkPolicy.egress[0].ports[0].port=6443",
     "featureGates.AllAlpha=true",
     "featureGates.ProvisioningLimit=true",
+    "featureGates.StandbyMachines=true",
     "controller.maxProvisioningPerStorageClass=20",
     "metrics.labels.release=prometheus",
     "metrics.interval=30s",

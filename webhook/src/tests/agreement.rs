@@ -51,6 +51,7 @@ const EQUIVALENTS: &[(&str, &[Rule])] = &[
     ("drain.timeout must be a duration from 0s to 24h", &[Rule::Drain]),
     ("recycle.maxLifetime must be a duration of at least 10m", &[Rule::Recycle]),
     ("maxProvisioning must be a number of machines from 1", &[Rule::MaxProvisioning]),
+    ("standby.warmUpDelay must be a duration from 0s to 1h", &[Rule::Standby]),
     ("healing.notReadyFor must be a duration", &[Rule::Healing]),
     ("healing.startTimeout must be a duration", &[Rule::Healing]),
     ("healing.maxUnhealthy must be a number of machines from 1", &[Rule::Healing]),

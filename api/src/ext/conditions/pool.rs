@@ -25,6 +25,8 @@ text_constants! {
     /// Present and True while machines of a pool with such a limit no longer count for it, because they have
     /// not been ready for too long.
     START_OVERDUE = "StartOverdue";
+    /// Present and True while standby machines run because another client started them.
+    STANDBY_STARTED = "StandbyStarted";
     /// Present and True while machines have disks from earlier content of their source.
     IMAGE_OUTDATED = "ImageOutdated";
     /// Present and True while the pool is paused.
@@ -134,6 +136,8 @@ pub mod reason {
         STORAGE_CLASS_LIMIT_REACHED = "StorageClassLimitReached";
         /// `StartOverdue` is True.
         START_TIMEOUT_EXCEEDED = "StartTimeoutExceeded";
+        /// `StandbyStarted` is True.
+        STARTED_BY_CLIENT = "StartedByClient";
         /// `ImageOutdated` is True.
         SOURCE_CHANGED = "SourceChanged";
         /// `ReplicaPaused` is True.

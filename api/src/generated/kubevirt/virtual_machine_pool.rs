@@ -77,6 +77,9 @@ pub struct VirtualMachinePoolSpec {
     pub scale_in_strategy: Option<VirtualMachinePoolScaleInStrategy>,
     /// Selects the machines of the pool. It must match virtualMachineTemplate.metadata.labels, and it is immutable.
     pub selector: LabelSelector,
+    /// Standby machines, which are stopped and have disks. If a machine is missing, the controller starts one of them instead of creating a machine. No other field counts them. It overrides the annotation vmpool.dev/standby.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standby: Option<VirtualMachinePoolStandby>,
     /// Fields that this crate does not know. They are written as they were read.
     #[serde(flatten)]
     pub unknown_fields: BTreeMap<String, serde_json::Value>,
@@ -249,6 +252,22 @@ pub struct VirtualMachinePoolScaleInStrategyProactiveSelectionPolicySelectors {
     pub unknown_fields: BTreeMap<String, serde_json::Value>,
 }
 
+/// Standby machines, which are stopped and have disks. If a machine is missing, the controller starts one of them instead of creating a machine. No other field counts them. It overrides the annotation vmpool.dev/standby.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolStandby {
+    /// The desired number of standby machines.
+    pub replicas: i32,
+    /// Fields that this crate does not know. They are written as they were read.
+    #[serde(flatten)]
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
+    /// Whether a standby machine runs before it is stopped. With FirstReady, which is the default, it runs until it has been ready for warmUpDelay. With None, it is created stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "warmUp")]
+    pub warm_up: Option<String>,
+    /// How long a standby machine must have been ready before it is stopped, a duration from 0s to 1h. The default is 60s.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "warmUpDelay")]
+    pub warm_up_delay: Option<String>,
+}
+
 /// How the controller applies a changed template to existing machines. At most one field. Without it proactive.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachinePoolUpdateStrategy {
@@ -329,12 +348,18 @@ pub struct VirtualMachinePoolStatus {
     /// Number of machines whose condition Ready is True. Without it 0.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "readyReplicas")]
     pub ready_replicas: Option<i32>,
+    /// Number of standby machines that are stopped and have their disks.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "readyStandbyReplicas")]
+    pub ready_standby_replicas: Option<i32>,
     /// Number of machines, including those that are being deleted. Without it 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
     /// Number of machines whose VirtualMachine has the current template, and which need a restart to run with it.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "restartPendingReplicas")]
     pub restart_pending_replicas: Option<i32>,
+    /// Number of standby machines. No other counter contains them.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "standbyReplicas")]
+    pub standby_replicas: Option<i32>,
     /// Fields that this crate does not know. They are written as they were read.
     #[serde(flatten)]
     pub unknown_fields: BTreeMap<String, serde_json::Value>,

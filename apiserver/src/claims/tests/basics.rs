@@ -278,6 +278,25 @@ async fn a_claim_is_released_by_its_user_only() {
 }
 
 #[tokio::test]
+async fn a_standby_machine_is_not_claimed() {
+    let world = running(1, 2);
+    world.server.store(|store| {
+        store.edit_machine("web-0", |machine| {
+            machine["metadata"]["labels"] = json!({ "vmpool.dev/standby": "warming" });
+        });
+    });
+    let process = world.process(1);
+    assert_eq!(machine(&claim(&world, &process, body("a")).await), "web-1");
+    assert_refused(&claim(&world, &process, body("b")).await, 409, "NoMachineAvailable");
+    let mut named = body("c");
+    named["machine"] = json!("web-0");
+    let answer = claim(&world, &process, named).await;
+    assert_refused(&answer, 409, "Conflict");
+    let cause = &answer.body["details"]["causes"][0];
+    assert_eq!((&cause["reason"], &cause["field"]), (&json!("MachineStandby"), &json!("machine")));
+}
+
+#[tokio::test]
 async fn claims_are_counted_without_renewals_and_repetitions_and_the_last_one_is_honored() {
     let world = running(1, 2);
     world.server.store(|store| {

@@ -304,3 +304,19 @@ async fn one_request_removes_a_thousand_machines() {
     let writes = world.server.take_log().iter().filter(|call| call.verb == MERGE_PATCH).count();
     assert_eq!(writes, 2);
 }
+
+#[tokio::test]
+async fn a_standby_machine_is_no_target() {
+    let world = ApiServerWorld::with_pool(1, 3);
+    let process = world.process(1);
+    world.server.store(|store| {
+        store.edit_machine("web-1", |machine| {
+            machine["metadata"]["labels"]["vmpool.dev/standby"] = json!("stopped");
+        });
+    });
+    let answer = remove(&world, &process, &["web-0", "web-1"]).await;
+    assert_error(&answer, 409, "Conflict", "is a standby machine");
+    let cause = &answer.body["details"]["causes"][0];
+    assert_eq!((&cause["reason"], &cause["field"]), (&json!("MachineStandby"), &json!("targets[1]")));
+    assert_unchanged(&world, 3);
+}

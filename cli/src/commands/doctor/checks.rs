@@ -144,6 +144,7 @@ async fn check_pools<P: ClientPlatform>(cluster: &UserClusterClient) -> CheckFin
     let bad: Vec<String> = pools.iter().filter_map(pool_problem::<P>).collect();
     if bad.is_empty() {
         let what = describe_good_pools(pools.len(), &list_limited_pools::<P>(&pools));
+        let what = what + &describe_standby_pools(&list_standby_pools::<P>(&pools));
         return CheckFinding::new(&check, CheckVerdict::Ok, what, "");
     }
     CheckFinding::new(&check, CheckVerdict::Warning, bad.join("; "), "run `kubectl vmpool status POOL`")
@@ -158,6 +159,24 @@ fn list_limited_pools<P: ClientPlatform>(pools: &[Value]) -> Vec<String> {
             .any(|condition| condition.is(ConditionType::ProvisioningLimited) && condition.status == "True")
     };
     pools.filter(is_limited).map(|pool| pool.id.name.to_string()).collect()
+}
+
+/// The names of the pools that want standby machines.
+fn list_standby_pools<P: ClientPlatform>(pools: &[Value]) -> Vec<String> {
+    let pools = pools.iter().filter_map(|pool| Some(decode_pool::<P>(pool).ok()?.1));
+    let wants_standby = |pool: &ParsedPool| pool.standby.is_some_and(|standby| standby.replicas > 0);
+    pools.filter(wants_standby).map(|pool| pool.id.name.to_string()).collect()
+}
+
+/// Other controllers and earlier versions count standby machines as replicas.
+fn describe_standby_pools(pools: &[String]) -> String {
+    if pools.is_empty() {
+        return String::new();
+    }
+    format!(
+        "; before another controller or an earlier version takes over, set standby.replicas to 0 in {}",
+        pools.join(", ")
+    )
 }
 
 fn describe_good_pools(count: usize, limited: &[String]) -> String {

@@ -65,7 +65,17 @@ fn describe_step(preview: &Preview, action: &PoolAction, effects: &TemplateEffec
                 Naming::Ordinal => machine(&draft.name),
                 Naming::Random => "a machine, with a new name".to_owned(),
             };
-            ("create", name, format!("revision {}", draft.revision))
+            let kind = if draft.standby.is_some() { "a standby machine, " } else { "" };
+            ("create", name, format!("{kind}revision {}", draft.revision))
+        }
+        PoolAction::Activate { machine: id, to, .. } => {
+            ("activate", machine(&id.name), format!("a standby machine, with revision {to}"))
+        }
+        PoolAction::StartActivated { machine: id } => {
+            ("start", machine(&id.name), "it was activated".to_owned())
+        }
+        PoolAction::StopStandby { machine: id } => {
+            ("stop", machine(&id.name), "its warm-up as a standby machine has ended".to_owned())
         }
         PoolAction::Delete { machine: id, reason } => {
             ("delete", machine(&id.name), delete_reason(preview, *reason))
@@ -147,6 +157,8 @@ fn delete_reason(preview: &Preview, reason: DeleteReason) -> String {
         DeleteReason::Surplus { rule: SurplusRule::Policy } => {
             format!("surplus, {}", preview.pool.scale_down_policy.description())
         }
+        DeleteReason::StandbySurplus => "the pool has more standby machines than standby.replicas".to_owned(),
+        DeleteReason::StandbyReplaced => "another standby machine takes its place".to_owned(),
         DeleteReason::Recycled { cause } => {
             format!("{}; another machine takes its place", cause.clause())
         }

@@ -81,6 +81,8 @@ fn pool_overview<P: ClientPlatform>(pool: &ParsedPool, stored: &Value) -> PoolOv
         updated: summary.map_or_else(|| count("updatedReplicas"), |summary| summary.updated),
         restart_pending: summary.map_or(0, |summary| summary.restart_pending),
         draining: summary.map_or(0, |summary| summary.draining),
+        standby: summary.map_or(0, |summary| summary.standby.total),
+        ready_standby: summary.map_or(0, |summary| summary.standby.ready),
         image_outdated: summary.map_or(0, |summary| summary.image_outdated),
         revision: summary.map(|summary| summary.revision.to_string()).unwrap_or_default(),
         paused: P::is_paused(pool),
@@ -155,6 +157,7 @@ fn add_machines<P: ClientPlatform>(
     status.updated = summary.updated;
     status.restart_pending = summary.restart_pending;
     status.draining = summary.draining;
+    (status.standby, status.ready_standby) = (summary.standby.total, summary.standby.ready);
     status.revision = summary.revision.to_string();
     status.blocked = preview.next.blockers.iter().map(ToString::to_string).collect();
     let disks: HashMap<&str, &Disk> = preview.disks.iter().map(|disk| (&*disk.id.name, &**disk)).collect();
@@ -194,9 +197,10 @@ fn add_machines<P: ClientPlatform>(
     status.free_disks = preview.disks.iter().filter(is_free).map(|disk| disk_overview(disk)).collect();
 }
 
-/// Sets the counters to those of the listed machines.
+/// Sets the counters to those of the listed active machines.
 fn count_machines(status: &mut PoolOverview) {
-    let own = || status.machines.iter().filter(|machine| !machine.released);
+    let is_own = |machine: &&MachineOverview| !machine.released && machine.standby.is_none();
+    let own = || status.machines.iter().filter(is_own);
     let (replicas, ready) = (own().count(), own().filter(|machine| machine.ready).count());
     (status.replicas, status.ready) = (replicas, ready);
 }
@@ -212,6 +216,7 @@ fn machine_overview(pool: &Pool, machine: &Machine) -> MachineOverview {
         restart_pending: machine.restart_pending,
         drain: DrainStatus::of(machine),
         recycling: RecyclingStatus::of(machine),
+        standby: machine.standby.as_ref().map(|state| state.phase.as_str()),
         created: Some(machine.created),
         problem: machine.problem.as_ref().map(ToString::to_string),
         ..MachineOverview::default()
@@ -280,6 +285,7 @@ mod tests {
                 machine(false, false, false),
                 machine(false, true, false),
                 machine(true, false, true),
+                MachineOverview { standby: Some("warming"), ..machine(true, false, false) },
             ],
             ..PoolOverview::default()
         };

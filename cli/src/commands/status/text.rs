@@ -109,7 +109,7 @@ fn unready_lines(status: &PoolOverview, extent: TextExtent, now: Timestamp) -> V
 }
 
 fn is_unready(machine: &MachineOverview) -> bool {
-    !machine.ready && !machine.terminating && !machine.released
+    !machine.ready && !machine.terminating && !machine.released && machine.standby.is_none()
 }
 
 fn unready_line(machine: &MachineOverview, now: Timestamp) -> String {
@@ -155,6 +155,9 @@ fn render_pool_header(status: &PoolOverview) -> String {
     }
     if status.draining > 0 {
         let _ = write!(text, ", {} draining", status.draining);
+    }
+    if status.standby > 0 {
+        let _ = write!(text, ", {} of {} standby machines ready", status.ready_standby, status.standby);
     }
     if status.image_outdated > 0 {
         let _ = write!(text, ", {} from an earlier image", status.image_outdated);
@@ -226,6 +229,7 @@ fn machine_row(machine: &MachineOverview, now: Timestamp) -> Vec<Cell> {
     if machine.released {
         notes.push("released from the pool".to_owned());
     }
+    notes.extend(machine.standby.map(|phase| format!("standby machine, {phase}")));
     if machine.restart_pending {
         notes.push("needs a restart".to_owned());
     }

@@ -35,6 +35,10 @@ pub(super) struct PoolOverview {
     pub(super) restart_pending: usize,
     /// Machines that drain.
     pub(super) draining: usize,
+    /// Standby machines, which no other number contains.
+    pub(super) standby: usize,
+    /// Those of them that the controller can start.
+    pub(super) ready_standby: usize,
     /// Machines with disks from earlier content of their source, as the controller published it.
     pub(super) image_outdated: usize,
     /// The current revision.
@@ -87,6 +91,8 @@ pub(super) struct MachineOverview {
     pub(super) protection: Option<ProtectionStatus>,
     pub(super) drain: Option<DrainStatus>,
     pub(super) recycling: Option<RecyclingStatus>,
+    /// The phase of a standby machine.
+    pub(super) standby: Option<&'static str>,
 }
 
 /// The protection of a machine.

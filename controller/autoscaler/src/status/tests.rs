@@ -20,6 +20,7 @@ fn report(activity: AutoscalerActivity) -> AutoscalerReport {
         pool: Some(ScaledPoolReport {
             replicas: 5,
             counts: DemandCounts { all: 5, busy: 4, free: 0, provisioning: 1 },
+            standby: 2,
             explanation: Explanation { demand, desired, schedule: Some("morning".to_owned()) },
         }),
         scaled: None,
@@ -78,7 +79,7 @@ fn the_numbers_are_those_of_the_pass() {
     let status = render_status(None, &report(AutoscalerActivity::Scaling), at(0));
     assert_eq!((status.replicas, status.desired_replicas), (Some(5), Some(6)));
     assert_eq!((status.busy, status.free, status.provisioning), (Some(4), Some(0), Some(1)));
-    assert_eq!((status.waiting, status.standby), (Some(1), Some(0)));
+    assert_eq!((status.waiting, status.standby), (Some(1), Some(2)));
     assert_eq!(status.active_schedule.as_deref(), Some("morning"));
     assert_eq!(shown(&status, "Limited"), ("True".to_owned(), "TooManyReplicas".to_owned()));
 }

@@ -24,7 +24,9 @@ use vmpool_engine::recycling::{RECYCLE, RECYCLE_FIELD, RecyclePolicy, parse_recy
 use vmpool_engine::scale_up::provisioning_limit::{
     MAX_PROVISIONING, MAX_PROVISIONING_FIELD, describe_share_error,
 };
+use vmpool_engine::standby::{STANDBY, STANDBY_FIELD, StandbySettings, WarmUp, parse_standby};
 
+use super::super::standby::find_start_obstacle;
 use super::rule::Rule;
 use super::view::{ReviewedDiskTemplate, ReviewedPool, json_at_path, json_field};
 
@@ -238,6 +240,52 @@ const DRAINING: AnnotatedField = AnnotatedField {
 const NO_DRAIN: &str = "it is not an object with timeout, a duration from 0s to 24h";
 const DRAINS: &str = "use for example {\"timeout\": \"10m\"}, or remove it";
 
+const STANDBY_MACHINES: AnnotatedField = AnnotatedField {
+    path: &[STANDBY_FIELD],
+    annotation: STANDBY,
+    rule: Rule::Standby,
+    annotation_rule: Rule::Standby,
+    validate_field: |value| parse_standby(value).is_err().then(|| InvalidValue::new(NO_STANDBY, STANDBYS)),
+    // One spelling of each setting.
+    parse_annotation: |text| {
+        let value: Option<Value> = serde_json::from_str(text).ok();
+        match value.and_then(|value| parse_standby(&value).ok()) {
+            Some(settings) => Ok(standby_value(settings)),
+            None => Err(InvalidValue::new(NO_STANDBY, STANDBYS)),
+        }
+    },
+};
+const NO_STANDBY: &str =
+    "it is not an object with replicas from 0, warmUp FirstReady or None, and warmUpDelay from 0s to 1h";
+const STANDBYS: &str = "use for example {\"replicas\": 2}, or remove it";
+
+/// The value of a field with these settings.
+fn standby_value(settings: StandbySettings) -> Value {
+    let warm_up = match settings.warm_up {
+        WarmUp::FirstReady => "FirstReady",
+        WarmUp::None => "None",
+    };
+    let delay = format!("{}s", settings.delay.as_secs_f64());
+    json!({ "replicas": settings.replicas, "warmUp": warm_up, "warmUpDelay": delay })
+}
+
+/// A template that does not start machines by itself can have no standby machines.
+fn check_standby_start(old: Option<ReviewedPool<'_>>, new: ReviewedPool<'_>, found: &mut RefusalCollector) {
+    let policy = |pool: ReviewedPool<'_>| {
+        json_at_path(pool.spec(), &["virtualMachineTemplate", "spec", "runPolicy"]).clone()
+    };
+    let state = |pool| (STANDBY_MACHINES.effective(pool), policy(pool));
+    let (standby, policy) = state(new);
+    if old.is_some_and(|old| state(old) == (standby.clone(), policy.clone())) {
+        return;
+    }
+    let has_some = parse_standby(&standby).is_ok_and(|settings| settings.replicas > 0);
+    if let Some(obstacle) = find_start_obstacle(&json!({ "runPolicy": policy })).filter(|_| has_some) {
+        let way_out = "use another runPolicy, or set standby.replicas to 0";
+        found.refuse(Rule::Standby, STANDBY_MACHINES.field(), &standby, obstacle, way_out);
+    }
+}
+
 const HEALTH: AnnotatedField = AnnotatedField {
     path: &[HEALING_FIELD],
     annotation: HEALING,
@@ -289,7 +337,7 @@ fn recycle_value(policy: RecyclePolicy) -> Value {
     json!({ "maxLifetime": lifetime, "maxClaims": policy.max_claims, "jitter": policy.jitter })
 }
 
-const ANNOTATED_FIELDS: [AnnotatedField; 11] = [
+const ANNOTATED_FIELDS: [AnnotatedField; 12] = [
     MAX_UNAVAILABLE,
     PAUSED,
     REVISION,
@@ -300,6 +348,7 @@ const ANNOTATED_FIELDS: [AnnotatedField; 11] = [
     DRAINING,
     DEADLINE,
     RECYCLING,
+    STANDBY_MACHINES,
     REFRESH,
 ];
 
@@ -337,6 +386,7 @@ pub(super) fn check_rollout_settings(
         );
         return;
     }
+    check_standby_start(old, new, found);
     for setting in &ANNOTATED_FIELDS {
         let (value, annotation) = (setting.value(new), new.annotation(setting.annotation));
         let changed = old.is_none_or(|old| setting.value(old) != value);

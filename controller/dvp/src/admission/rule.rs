@@ -62,6 +62,8 @@ rules! {
     Healing "W32" Invalid Rollout "healing has durations from 1s to 24h, and maxUnhealthy is a number from 1 or a \
     percentage";
     Drain "W27" Invalid Rollout "drain.timeout is a duration from 0s to 24h";
+    Standby "W29" Invalid Rollout "standby has a number of machines and known settings, and its template starts \
+    machines by itself";
     Recycle "W30" Invalid Rollout "recycle has maxLifetime from 10m, maxClaims from 1 and jitter from 0 to 100";
     ImageRefresh "W34" Invalid Rollout "imageRefresh is Off, Report or Recreate, and not Recreate if all disks are \
     retained";

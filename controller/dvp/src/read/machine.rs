@@ -15,11 +15,13 @@ use vmpool_engine::model::{DetachedDisk, DiskRef, MachineActivity, StartHealth};
 use vmpool_engine::protection::Protection;
 use vmpool_engine::recycling::RecycleFacts;
 use vmpool_engine::revisions::RevisionId;
+use vmpool_engine::standby::{STANDBY, StandbyPhase, StandbyState, read_activated_at};
 use vmpool_platform::{intern_text, shared_owner_of};
 
 use super::super::objects::{
     DvpDeviceRef, DvpMachineObject, DvpMachineStatus, DvpPoolObject, PlatformCondition,
 };
+use super::super::standby;
 use super::{annotation_value, creation_time, label_value, object_id, pool_uid, truncated_message};
 
 /// The phase of a machine whose guest is paused.
@@ -31,6 +33,7 @@ pub(crate) fn read_machine(object: &DvpMachineObject) -> Machine {
     let devices = &object.spec.block_device_refs;
     let map = disk_map(metadata);
     let disks = machine_disks(&map, devices);
+    let activated = read_activated_at(metadata.annotations.as_ref());
     let holds = |kind: &str| status.conditions.iter().any(|condition| condition.holds(kind));
     Machine {
         created: creation_time(metadata),
@@ -65,9 +68,19 @@ pub(crate) fn read_machine(object: &DvpMachineObject) -> Machine {
         draining: Draining::read(metadata.annotations.as_ref()),
         disk_sources: read_disk_sources(metadata.annotations.as_ref()).map(intern_text),
         recycling: RecycleFacts::read(metadata.annotations.as_ref()),
+        standby: read_standby_state(object),
+        activated,
+        awaits_start: standby::awaits_start(object, activated),
         disks,
         ..Machine::blank(object_id(metadata))
     }
+}
+
+fn read_standby_state(object: &DvpMachineObject) -> Option<Arc<StandbyState>> {
+    let phase = StandbyPhase::read(label_value(&object.metadata, STANDBY)?);
+    let ready_since = standby::find_ready_since(&object.status);
+    let kept_off = standby::is_kept_off(&object.spec.run_policy);
+    Some(Arc::new(StandbyState { phase, ready_since, kept_off }))
 }
 
 fn read_activity(phase: &str) -> MachineActivity {

@@ -19,6 +19,7 @@ use vmpool_engine::revisions::{Fingerprint, RevisionId};
 use vmpool_engine::scale_down::removal::RemovalRecord;
 use vmpool_engine::scale_up::class_slots::list_distinct_classes;
 use vmpool_engine::scale_up::provisioning_limit::read_max_provisioning;
+use vmpool_engine::standby::{StandbyCounts, StandbySettings, describe_standby_obstacle, read_standby};
 use vmpool_engine::status::StatusSummary;
 use vmpool_engine::{ParsedPool, Pool, PoolSpec};
 use vmpool_platform::activity;
@@ -26,6 +27,7 @@ use vmpool_platform::copied_pool::hold_error;
 
 use super::super::names::machine_label_selector;
 use super::super::objects::{self, DvpPoolObject, DvpPoolSpec, DvpPoolStatus};
+use super::super::standby;
 use super::{annotation_value, rollout};
 
 /// The policy. Without one that can be read, a scale-down deletes no machine.
@@ -92,6 +94,7 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         &mut invalid_settings,
     );
     let healing = read_healing(&spec.healing, object.metadata.annotations.as_ref(), &mut invalid_settings);
+    let standby_settings = read_standby_setting(object, spec, &mut invalid_settings);
     let drain_timeout =
         draining::read_drain(&spec.drain, object.metadata.annotations.as_ref(), &mut invalid_settings);
     let image_refresh =
@@ -114,6 +117,7 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         progress_deadline,
         max_provisioning,
         healing,
+        standby: standby_settings,
         storage_classes: read_storage_classes(spec),
         drain_timeout,
         image_refresh,
@@ -129,6 +133,23 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
         ..PoolSpec::new(id, object.metadata.namespace.as_deref().unwrap_or_default())
     };
     Pool { spec, revision }
+}
+
+/// The standby machines. A template that does not start by itself can have none.
+fn read_standby_setting(
+    object: &DvpPoolObject,
+    spec: &DvpPoolSpec,
+    invalid_settings: &mut Vec<String>,
+) -> Option<StandbySettings> {
+    let read = read_standby(&spec.standby, object.metadata.annotations.as_ref(), invalid_settings)?;
+    let obstacle = standby::find_start_obstacle(&spec.virtual_machine_template.spec);
+    match obstacle.filter(|_| read.replicas > 0) {
+        Some(obstacle) => {
+            invalid_settings.push(describe_standby_obstacle(obstacle));
+            None
+        }
+        None => Some(read),
+    }
 }
 
 /// For an unreadable setting, disks are kept: without ttl, or with all free disks kept.
@@ -238,6 +259,10 @@ fn published_status(status: &DvpPoolStatus, pool: &ObjectId) -> PublishedStatus 
             healed: 0,
             revision: RevisionId::from(status.desired_template_hash.as_deref()?),
             used_copies: Arc::default(),
+            standby: StandbyCounts {
+                total: status.standby_replicas.unwrap_or_default(),
+                ready: status.ready_standby_replicas.unwrap_or_default(),
+            },
         })
     };
     let conditions = status

@@ -48,7 +48,7 @@ pub(crate) fn plan_disk_repairs(
     plan: &mut Plan,
 ) -> DiskCheckResult {
     let (mut growth, mut odd, mut strays) = (Vec::new(), Vec::new(), Vec::new());
-    for machine in observed.pool_machines().filter(|machine| !machine.terminating) {
+    for machine in observed.owned_machines().filter(|machine| !machine.terminating) {
         let mapped = machine.disks.iter().filter_map(|device| Some((device, device.template.as_ref()?)));
         let recognised = adoption::recognized_devices(observed, machine);
         let recognised: Vec<_> = recognised.map(|(device, template)| (device, &template.name)).collect();
@@ -127,7 +127,7 @@ pub(crate) fn plan_disk_repairs(
         }
     }
     for machine in
-        observed.pool_machines().filter(|machine| !(machine.terminating || machine.detached.is_empty()))
+        observed.owned_machines().filter(|machine| !(machine.terminating || machine.detached.is_empty()))
     {
         if !free_disks.is_repaired(&machine.id.name) {
             let repair = edited::correct_disk_map(observed, free_disks, machine);

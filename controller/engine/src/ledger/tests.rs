@@ -179,7 +179,7 @@ fn an_unconfirmed_create_has_its_number_and_its_last_attempt() {
     ledger.create_unconfirmed(&"web-a".into(), 7, AT * 3);
     assert_eq!(
         ledger.unconfirmed_creates(),
-        [UnconfirmedCreate { name: "web-a".into(), number: 7, since: AT * 3 }]
+        [UnconfirmedCreate { name: "web-a".into(), number: 7, since: AT * 3, standby: false }]
     );
 }
 

@@ -35,6 +35,10 @@ fn repair_membership(observed: &ObservedPool<'_>, namer: &Namer, machine: &Machi
     if let Membership::Selector(_) = &pool.membership {
         return repair_selector_membership(pool, machine);
     }
+    // The platform copies the labels of a machine to its Pods, so a standby machine lacks them.
+    if machine.belongs_to(&pool.id) && machine.standby.is_some() {
+        return None;
+    }
     if machine.belongs_to(&pool.id) {
         let complete = labelled && machine.pool_label.as_ref() == Some(&pool.id.name);
         return (!complete).then(|| PoolAction::Relabel { machine: machine.id.clone() });
@@ -94,7 +98,7 @@ fn disks_shared_with_pool(observed: &ObservedPool<'_>, machine: &Machine) -> Vec
     let has = |machine: &Machine, disk: &Arc<str>| machine.disks.iter().any(|device| device.disk == *disk);
     let shared = machine
         .held_disks()
-        .filter(|disk| !mounts(disk) && observed.pool_machines().any(|machine| has(machine, disk)));
+        .filter(|disk| !mounts(disk) && observed.owned_machines().any(|machine| has(machine, disk)));
     shared.cloned().collect()
 }
 

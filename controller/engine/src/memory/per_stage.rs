@@ -40,6 +40,9 @@ fn stage_index(stage: ApplyStage) -> usize {
         ApplyStage::CollectDisks => 7,
         ApplyStage::ExpandDisks => 8,
         ApplyStage::CleanUp => 9,
+        ApplyStage::Activate => 10,
+        ApplyStage::Refill => 11,
+        ApplyStage::Standby => 12,
     }
 }
 

@@ -20,13 +20,15 @@ fn failing() -> PassMemory {
     let mut memory = PoolWorld::desiring(1).memory;
     for stage in ApplyStage::ALL {
         let reason = match stage {
-            ApplyStage::Prepare | ApplyStage::Create => FailureReason::FailedCreate,
+            ApplyStage::Prepare | ApplyStage::Activate | ApplyStage::Create | ApplyStage::Refill => {
+                FailureReason::FailedCreate
+            }
             ApplyStage::Remove => FailureReason::FailedDelete,
             ApplyStage::Repair | ApplyStage::CollectDisks | ApplyStage::ExpandDisks => {
                 FailureReason::DiskFailure
             }
             ApplyStage::Update | ApplyStage::Restart => FailureReason::FailedTemplateUpdate,
-            ApplyStage::Relabel | ApplyStage::RecordRevision | ApplyStage::CleanUp => {
+            ApplyStage::Relabel | ApplyStage::RecordRevision | ApplyStage::Standby | ApplyStage::CleanUp => {
                 FailureReason::FailedRepair
             }
         };
@@ -47,6 +49,9 @@ fn causes(memory: &mut PassMemory) -> Vec<ApplyStage> {
 #[case::relabel(WantedWrites { relabel: true, ..WantedWrites::default() }, &[ApplyStage::Relabel])]
 #[case::repair(WantedWrites { repair: true, ..WantedWrites::default() }, &[ApplyStage::Repair])]
 #[case::the_record(WantedWrites { clean_up: true, ..WantedWrites::default() }, &[ApplyStage::CleanUp])]
+#[case::an_activation(WantedWrites { activate: true, ..WantedWrites::default() }, &[ApplyStage::Activate])]
+#[case::a_refill(WantedWrites { refill: true, ..WantedWrites::default() }, &[ApplyStage::Refill])]
+#[case::standby(WantedWrites { standby: true, ..WantedWrites::default() }, &[ApplyStage::Standby])]
 #[case::a_rollout(WantedWrites { update: true, ..WantedWrites::default() }, &[ApplyStage::Update])]
 #[case::its_restarts(WantedWrites { restart: true, ..WantedWrites::default() }, &[ApplyStage::Restart])]
 #[case::its_end(WantedWrites { record_revision: true, ..WantedWrites::default() }, &[ApplyStage::RecordRevision])]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::ids::ObjectId;
 use crate::membership::losses::Rehearsal;
 use crate::revisions::RevisionId;
+use crate::standby::StandbyPhase;
 
 /// A disk of a machine that the plan creates or changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,4 +49,6 @@ pub struct Draft {
     pub disks: Vec<DiskDraft>,
     /// Whether its create is rehearsed first.
     pub rehearsal: Rehearsal,
+    /// The phase in which a standby machine begins; `None` for an active machine.
+    pub standby: Option<StandbyPhase>,
 }

@@ -12,6 +12,7 @@ use crate::protection::Protection;
 use crate::recycling::RecycleFacts;
 use crate::revisions::{LiveParts, RevisionId};
 use crate::selector::LabelMap;
+use crate::standby::{StandbyPhase, StandbyState};
 
 /// What a machine is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -215,6 +216,12 @@ pub struct Machine {
     pub disk_sources: Option<Arc<str>>,
     /// What its annotations say about its replacement; `None` if they say nothing.
     pub recycling: Option<Arc<RecycleFacts>>,
+    /// Its state as a standby machine; `None` for an active machine.
+    pub standby: Option<Arc<StandbyState>>,
+    /// When it was activated, if it was a standby machine before.
+    pub activated: Option<Timestamp>,
+    /// Whether it was activated and the platform does not start it by itself.
+    pub awaits_start: bool,
     /// What it refers to outside the pool, such as pinned copies.
     pub references: Arc<MachineReferences>,
     /// Names of its volumes, on a platform that creates storage from templates in the machine. Machines of
@@ -279,6 +286,9 @@ impl Machine {
             draining: None,
             disk_sources: None,
             recycling: None,
+            standby: None,
+            activated: None,
+            awaits_start: false,
             references: MachineReferences::none(),
             volumes: Arc::default(),
         }
@@ -295,6 +305,16 @@ impl Machine {
         self.protection.as_ref().is_some_and(|protection| protection.protects(now))
     }
 
+    /// Whether it is a standby machine that the controller can start: it is stopped, and its disks are ready.
+    pub fn is_ready_standby(&self) -> bool {
+        let is_stopped = |state: &StandbyState| state.phase == StandbyPhase::Stopped && state.kept_off;
+        self.standby.as_deref().is_some_and(is_stopped)
+            && self.is_off()
+            && self.devices_ready
+            && !self.waits_for_storage
+            && !self.terminating
+    }
+
     /// Whether the controller is restarting it, and must complete that although it is protected by now.
     pub fn is_restarting(&self) -> bool {
         self.protection.as_ref().is_some_and(|protection| protection.restarting.is_some())
@@ -304,6 +324,7 @@ impl Machine {
     /// protection nor a restart concerns it.
     pub fn is_claimable(&self, now: Timestamp) -> bool {
         self.activity == MachineActivity::Running
+            && self.standby.is_none()
             && !self.is_protected(now)
             && !self.is_restarting()
             && self.drain_mark().is_none()

@@ -26,6 +26,7 @@ use crate::scale_down::removal::{RemovalRecord, RemovedMachines};
 use crate::scale_up::names::{NameBlock, ordinal_name, ordinal_of};
 use crate::scale_up::provisioning_limit::ProvisioningLimit;
 use crate::selector::{LabelMap, Selector};
+use crate::standby::{StandbyCounts, StandbySettings};
 
 /// How the machines of a pool are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -395,6 +396,8 @@ pub struct PoolSpec {
     pub disk_contents: DiskContents,
     /// How many machines may provision at the same time; `None` for any number.
     pub max_provisioning: Option<ProvisioningLimit>,
+    /// Its standby machines; `None` if the setting cannot be read, so that the controller leaves them.
+    pub standby: Option<StandbySettings>,
     /// The storage classes that the templates of disks name, each once; an empty name for templates without
     /// one, and for a pool without templates.
     pub storage_classes: Arc<[Arc<str>]>,
@@ -461,6 +464,7 @@ impl PoolSpec {
             image_refresh: ImageRefresh::default(),
             disk_contents: DiskContents::new(),
             max_provisioning: None,
+            standby: Some(StandbySettings::NONE),
             storage_classes: Arc::default(),
             drain_timeout: draining::DEFAULT_TIMEOUT,
             recycle: RecyclePolicy::default(),
@@ -525,12 +529,12 @@ impl PoolSpec {
     /// Number of consecutive machines that other clients may take away, before the controller stops to create
     /// machines. A user may release all machines once.
     pub fn machine_loss_limit(&self) -> usize {
-        self.desired
+        self.desired.saturating_add(self.standby.map_or(0, |standby| standby.replicas))
     }
 
     /// The same for disks.
     pub fn disk_loss_limit(&self) -> usize {
-        self.desired.saturating_mul(self.disks.len())
+        self.machine_loss_limit().saturating_mul(self.disks.len())
     }
 
     /// Why a machine does not belong to the pool; `None` if it does.
@@ -670,6 +674,8 @@ pub struct StatusSummary {
     pub revision: RevisionId,
     /// The copies that machines of the current revision use.
     pub used_copies: Arc<[UsedCopy]>,
+    /// Standby machines. No other counter contains them.
+    pub standby: StandbyCounts,
 }
 
 #[cfg(test)]

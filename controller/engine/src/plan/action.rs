@@ -189,6 +189,28 @@ pub enum PoolAction {
         /// The machine.
         draft: Draft,
     },
+    /// Make a stopped standby machine active: remove its label, and write the current revision with its run
+    /// state, at the version that was read.
+    Activate {
+        /// The machine.
+        machine: ObjectId,
+        /// The merge base, as for an update.
+        base: Option<RevisionId>,
+        /// The revision.
+        to: RevisionId,
+        /// The disks of its devices.
+        disks: Vec<DiskDraft>,
+    },
+    /// Start an activated machine that the platform does not start by itself.
+    StartActivated {
+        /// The machine.
+        machine: ObjectId,
+    },
+    /// Stop a standby machine whose warm-up has ended.
+    StopStandby {
+        /// The machine.
+        machine: ObjectId,
+    },
     /// Store the current revision before it is written to any machine.
     StoreRevision {
         /// The identity.
@@ -265,6 +287,11 @@ pub enum DeleteReason {
         /// Why.
         cause: RecycleCause,
     },
+    /// The pool has more standby machines than desired.
+    StandbySurplus,
+    /// Another standby machine is created in its place, because it does not warm up, because the template
+    /// needs other disks, or because it is too old, outdated by its image or requested to be replaced.
+    StandbyReplaced,
 }
 
 /// The rule that chose a surplus machine, the first one that applies.
@@ -301,8 +328,14 @@ pub enum ApplyStage {
     Remove,
     /// Writes that creates and updates depend on: the name block and the revision.
     Prepare,
+    /// Standby machines that become active.
+    Activate,
     /// New machines.
     Create,
+    /// New standby machines. This is a stage of its own, so that a rejected create delays no active machine.
+    Refill,
+    /// Stops and deletions of standby machines. This is a stage of its own for the same reason.
+    Standby,
     /// Updates of machines to the current revision.
     Update,
     /// Restarts of machines. This is a stage of its own, so that a machine that rejects its update delays no
@@ -321,12 +354,15 @@ pub enum ApplyStage {
 
 impl ApplyStage {
     /// All stages in the order in which apply runs them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Relabel,
         Self::Repair,
         Self::Remove,
         Self::Prepare,
+        Self::Activate,
         Self::Create,
+        Self::Refill,
+        Self::Standby,
         Self::Update,
         Self::Restart,
         Self::RecordRevision,
@@ -356,12 +392,18 @@ impl PoolAction {
             Self::Restart { .. } | Self::Delete { reason: DeleteReason::StorageChanged { .. }, .. } => {
                 ApplyStage::Restart
             }
+            Self::StopStandby { .. }
+            | Self::Delete { reason: DeleteReason::StandbySurplus | DeleteReason::StandbyReplaced, .. } => {
+                ApplyStage::Standby
+            }
             Self::Delete { .. } => ApplyStage::Remove,
             Self::OpenNameBlock { .. }
             | Self::StoreRevision { .. }
             | Self::RestoreCopies { .. }
             | Self::AddPoolFinalizer => ApplyStage::Prepare,
+            Self::Create { draft } if draft.standby.is_some() => ApplyStage::Refill,
             Self::Create { .. } => ApplyStage::Create,
+            Self::Activate { .. } | Self::StartActivated { .. } => ApplyStage::Activate,
             Self::Update { .. } => ApplyStage::Update,
             Self::RecordRevision { .. } | Self::EndRestart { .. } => ApplyStage::RecordRevision,
             Self::AnnotateDisk { .. } | Self::DeleteDisk { .. } => ApplyStage::CollectDisks,
@@ -386,10 +428,19 @@ impl PoolAction {
                 reason: DeleteReason::StorageChanged { .. }
                     | DeleteReason::Unhealthy
                     | DeleteReason::NotReady
-                    | DeleteReason::Recycled { .. },
+                    | DeleteReason::Recycled { .. }
+                    | DeleteReason::StandbyReplaced,
                 ..
             }
         )
+    }
+
+    /// The machine that it deletes.
+    pub(crate) fn deleted_machine(&self) -> Option<&Uid> {
+        match self {
+            Self::Delete { machine, .. } => Some(&machine.uid),
+            _ => None,
+        }
     }
 
     /// Name of the object that it writes; empty for the pool.
@@ -400,6 +451,9 @@ impl PoolAction {
             | Self::Repoint { machine, .. }
             | Self::Detach { machine, .. }
             | Self::Update { machine, .. }
+            | Self::Activate { machine, .. }
+            | Self::StartActivated { machine }
+            | Self::StopStandby { machine }
             | Self::RecordRevision { machine, .. }
             | Self::Delete { machine, .. }
             | Self::AddFinalizer { machine }
@@ -452,6 +506,8 @@ impl PoolAction {
             | Self::ExpandDisk { .. }
             | Self::DeleteDisk { .. } => FailureReason::DiskFailure,
             Self::Update { .. } | Self::Restart { .. } => FailureReason::FailedTemplateUpdate,
+            Self::Activate { .. } | Self::StartActivated { .. } => FailureReason::FailedCreate,
+            Self::StopStandby { .. } => FailureReason::FailedRepair,
             Self::Delete { .. } => FailureReason::FailedDelete,
             Self::OpenNameBlock { .. }
             | Self::StoreRevision { .. }
@@ -468,6 +524,12 @@ impl PoolAction {
 pub struct WantedWrites {
     /// Machines are missing.
     pub create: bool,
+    /// Standby machines become active.
+    pub activate: bool,
+    /// Standby machines are missing.
+    pub refill: bool,
+    /// Standby machines are stopped or deleted.
+    pub standby: bool,
     /// There is a surplus of machines that the controller may delete.
     pub remove: bool,
     /// A machine lost labels, or a released machine still has them.
@@ -496,6 +558,9 @@ impl WantedWrites {
             ApplyStage::Repair => self.repair,
             ApplyStage::Remove => self.remove,
             ApplyStage::Prepare | ApplyStage::Create => self.create,
+            ApplyStage::Activate => self.activate,
+            ApplyStage::Refill => self.refill,
+            ApplyStage::Standby => self.standby,
             ApplyStage::Update => self.update,
             ApplyStage::Restart => self.restart,
             ApplyStage::RecordRevision => self.record_revision,

@@ -12,15 +12,17 @@
 //! 6. `heal`: machines that do not start.
 //! 7. `replace`: machines that have not been ready for too long.
 //! 8. `create`: missing machines.
-//! 9. `rollout`: machines without the current revision.
-//! 10. `restart`: instances without the revision of their machine.
-//! 11. `recycling`: machines that served long enough, or that their hooks released.
-//! 12. `draining`: machines that finish the work of their guest first, and drains whose step does not follow.
-//! 13. `loss_limits`: how many creates remain while other clients take away what the pool creates.
-//! 14. `disk_collection`: free disks that are too old.
-//! 15. `expand`: disks that are smaller than their template requires.
-//! 16. `revisions`: revisions to store and to delete.
-//! 17. `record`: entries of the removal record that can be removed.
+//! 9. `standby`: standby machines that are stopped, surplus or replaced.
+//! 10. `refill`: missing standby machines.
+//! 11. `rollout`: machines without the current revision.
+//! 12. `restart`: instances without the revision of their machine.
+//! 13. `recycling`: machines that served long enough, or that their hooks released.
+//! 14. `draining`: machines that finish the work of their guest first, and drains whose step does not follow.
+//! 15. `loss_limits`: how many creates remain while other clients take away what the pool creates.
+//! 16. `disk_collection`: free disks that are too old.
+//! 17. `expand`: disks that are smaller than their template requires.
+//! 18. `revisions`: revisions to store and to delete.
+//! 19. `record`: entries of the removal record that can be removed.
 
 pub(crate) mod action;
 pub(crate) mod blocker;
@@ -36,7 +38,8 @@ use crate::recycling;
 use crate::revisions;
 use crate::rollout::{self, restart};
 use crate::scale_down::{record, remove};
-use crate::scale_up::create;
+use crate::scale_up::{create, refill};
+use crate::standby;
 
 pub use crate::healing::setting::START_TIMEOUT;
 pub use crate::healing::start_failures::StartFailures;
@@ -81,6 +84,8 @@ pub fn plan_pass(observed: &ObservedPool<'_>) -> Plan {
     heal::plan_autohealing(observed, &mut plan);
     replace::plan_healing(observed, &mut plan);
     create::plan_creates(observed, &mut free_disks, repairs, &mut plan);
+    standby::plan_standby(observed, &mut plan);
+    refill::plan_refill(observed, &mut free_disks, repairs, &mut plan);
     rollout::plan_rollout(observed, &mut free_disks, &mut drains, &mut plan);
     restart::plan_restarts(observed, &mut drains, &mut plan);
     recycling::plan_recycling(observed, &mut drains, &mut plan);

@@ -15,6 +15,7 @@ use crate::model::{Disk, DiskState, Machine, Pool};
 use crate::revisions::RevisionId;
 use crate::scale_down::removal::RESERVATION_AGE;
 use crate::scale_up::class_slots::ClassSlots;
+use crate::standby::StandbySettings;
 
 /// The names that are in use in the pool's namespace.
 pub trait NamesInUse {
@@ -91,6 +92,8 @@ pub struct PlanSettings {
     pub reservation_timeout: Duration,
     /// Whether pools can limit how many of their machines provision at the same time.
     pub limits_provisioning: bool,
+    /// Whether pools can have standby machines. If not, existing ones stay as they are.
+    pub keeps_standby: bool,
 }
 
 impl Default for PlanSettings {
@@ -99,6 +102,7 @@ impl Default for PlanSettings {
             collection_grace: COLLECTION_GRACE,
             reservation_timeout: RESERVATION_AGE,
             limits_provisioning: true,
+            keeps_standby: true,
         }
     }
 }
@@ -182,9 +186,26 @@ impl<'a> ObservedPool<'a> {
                 >= self.memory.led_for(self.uptime).saturating_add(self.pool.start_timeout())
     }
 
-    /// The age of the machine; zero if its creation is in the future.
+    /// The time since the start of the machine, which is its creation or its activation; zero if that is in the
+    /// future.
     pub(crate) fn age_of(&self, machine: &Machine) -> Duration {
-        Duration::try_from(self.now.duration_since(machine.created)).unwrap_or_default()
+        let start = self.activation_of(machine).unwrap_or(machine.created);
+        Duration::try_from(self.now.duration_since(start)).unwrap_or_default()
+    }
+
+    /// When the machine was activated; `None` if it was not, or if the annotation contains a time in the future.
+    pub(crate) fn activation_of(&self, machine: &Machine) -> Option<Timestamp> {
+        machine.activated.filter(|activated| *activated <= self.now && machine.standby.is_none())
+    }
+
+    /// The standby machines that the pool wants; `None` if the controller leaves those that exist.
+    pub fn standby_settings(&self) -> Option<StandbySettings> {
+        self.pool.standby.filter(|_| self.settings.keeps_standby)
+    }
+
+    /// Whether an activation of the standby machine is unconfirmed. It then counts as an active machine.
+    pub(crate) fn is_activating(&self, machine: &Machine) -> bool {
+        machine.standby.is_some() && self.memory.machines.is_activation_unconfirmed(&machine.id)
     }
 
     /// How many machines of the pool may provision at the same time; `None` without a limit.
@@ -200,10 +221,20 @@ impl<'a> ObservedPool<'a> {
         self.pool_machines().filter(stays).count() > self.pool.desired
     }
 
-    /// The machines of the pool: those whose controller owner reference names the pool, without those that
+    /// The active machines of the pool: its machines without standby machines.
+    pub fn pool_machines(&self) -> impl Iterator<Item = &'a Arc<Machine>> {
+        self.owned_machines().filter(|machine| machine.standby.is_none())
+    }
+
+    /// The standby machines of the pool.
+    pub fn standby_machines(&self) -> impl Iterator<Item = &'a Arc<Machine>> {
+        self.owned_machines().filter(|machine| machine.standby.is_some())
+    }
+
+    /// All machines of the pool: those whose controller owner reference names the pool, without those that
     /// the pool releases because their labels do not match its selector any more. A machine that is being
     /// deleted is not released.
-    pub fn pool_machines(&self) -> impl Iterator<Item = &'a Arc<Machine>> {
+    pub fn owned_machines(&self) -> impl Iterator<Item = &'a Arc<Machine>> {
         let pool = self.pool;
         let leaves = |machine: &Machine| machine.terminating && machine.belongs_to(&pool.id);
         self.machines.iter().filter(move |machine| pool.includes(machine) || leaves(machine))

@@ -59,6 +59,9 @@ impl Plan {
     pub fn needs_live_pool(&self) -> bool {
         self.actions.iter().any(|action| match action {
             PoolAction::Create { .. }
+            | PoolAction::Activate { .. }
+            // A guest that stops does not come back by itself.
+            | PoolAction::StopStandby { .. }
             | PoolAction::Delete { .. }
             // The templates determine which disks may be deleted.
             | PoolAction::DeleteDisk { .. }
@@ -78,6 +81,7 @@ impl Plan {
             | PoolAction::Repoint { .. }
             | PoolAction::Detach { .. }
             | PoolAction::AdoptDisk { .. }
+            | PoolAction::StartActivated { .. }
             | PoolAction::Update { .. }
             | PoolAction::RecordRevision { .. }
             | PoolAction::AddPoolFinalizer
@@ -104,8 +108,13 @@ impl Plan {
     pub fn deletes_surplus(&self) -> bool {
         let mut actions = self.actions.iter();
         actions.any(|action| {
-            matches!(action, PoolAction::Delete { reason: DeleteReason::Surplus { .. }, .. })
-                || action.begins_drain_for(DrainReason::ScaleDown)
+            matches!(
+                action,
+                PoolAction::Delete {
+                    reason: DeleteReason::Surplus { .. } | DeleteReason::StandbySurplus,
+                    ..
+                }
+            ) || action.begins_drain_for(DrainReason::ScaleDown)
         })
     }
 
@@ -119,8 +128,10 @@ impl Plan {
     /// stored nevertheless, because what it copies is being deleted.
     pub fn withhold_template(&mut self, keeps_copies: bool) {
         self.actions.retain(|action| {
-            !(matches!(action, PoolAction::Create { .. } | PoolAction::Update { .. })
-                || action.is_recreation()
+            !(matches!(
+                action,
+                PoolAction::Create { .. } | PoolAction::Activate { .. } | PoolAction::Update { .. }
+            ) || action.is_recreation()
                 || action.begins_drain_for(DrainReason::Rollout)
                 || action.begins_drain_for(DrainReason::Recycling))
                 && (keeps_copies || !matches!(action, PoolAction::StoreRevision { .. }))
@@ -149,12 +160,17 @@ impl Plan {
         Self { actions, wants: self.wants, ..Self::default() }
     }
 
-    /// The machines that the plan deletes.
-    pub(crate) fn leaving(&self) -> impl Iterator<Item = &Uid> {
+    /// The standby machines that the plan activates.
+    pub(crate) fn activated(&self) -> impl Iterator<Item = &Uid> {
         self.actions.iter().filter_map(|action| match action {
-            PoolAction::Delete { machine, .. } => Some(&machine.uid),
+            PoolAction::Activate { machine, .. } => Some(&machine.uid),
             _ => None,
         })
+    }
+
+    /// The machines that the plan deletes.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = &Uid> {
+        self.actions.iter().filter_map(PoolAction::deleted_machine)
     }
 
     /// Plans as many of `repairs` as their backoff allows. Repairs of objects that rejected the last write

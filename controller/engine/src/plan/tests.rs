@@ -83,6 +83,7 @@ fn a_plan_knows_whether_it_rests_on_the_count(#[case] world: PoolWorld, #[case] 
             revision: "r".into(),
             disks: vec![],
             rehearsal: Rehearsal::None,
+            standby: None,
         },
     },
     ApplyStage::Create, "FailedCreate"

@@ -6,7 +6,7 @@ use crate::plan::observed::ObservedPool;
 use crate::plan::result::Plan;
 
 pub(crate) fn plan_protection(observed: &ObservedPool<'_>, plan: &mut Plan) {
-    let shortened = observed.pool_machines().filter(|machine| !machine.terminating).filter_map(|machine| {
+    let shortened = observed.owned_machines().filter(|machine| !machine.terminating).filter_map(|machine| {
         let until = machine.protection.as_ref()?.shortened(observed.now, observed.pool.max_protection)?;
         Some(PoolAction::ShortenProtection { machine: machine.id.clone(), until })
     });

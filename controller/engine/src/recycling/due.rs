@@ -28,6 +28,12 @@ pub(crate) fn find_recycle_cause(observed: &ObservedPool<'_>, machine: &Machine)
     }
 }
 
+/// The time until the machine is too old or one more source counts; `None` if neither happens.
+pub(crate) fn find_time_until_due(observed: &ObservedPool<'_>, machine: &Machine) -> Option<Duration> {
+    let lifetime = find_remaining_lifetime(observed.pool, machine, observed.now);
+    lifetime.into_iter().chain(observed.memory.contents.next_settled(observed.uptime)).min()
+}
+
 /// The time until the machine is too old; zero if it is. `None` if it never is.
 pub(super) fn find_remaining_lifetime(pool: &Pool, machine: &Machine, now: Timestamp) -> Option<Duration> {
     let lifetime = pool.recycle.lifetime_of(&machine.id.uid)?;

@@ -16,7 +16,7 @@ mod planner;
 mod setting;
 
 pub use cause::RecycleCause;
-pub(crate) use due::find_recycle_cause;
+pub(crate) use due::{find_recycle_cause, find_time_until_due};
 pub use facts::{CLAIMS, REQUEST, RecycleFacts, format_claim_count};
 pub(crate) use planner::plan_recycling;
 pub use setting::{

@@ -36,12 +36,13 @@ fn store_current_revision(observed: &ObservedPool<'_>, plan: &mut Plan) -> bool 
     if pool.revision.stored && !is_lost {
         return false;
     }
-    let rests_on_it =
-        |action: &PoolAction| matches!(action, PoolAction::Create { .. } | PoolAction::Update { .. });
+    let rests_on_it = |action: &PoolAction| {
+        matches!(action, PoolAction::Create { .. } | PoolAction::Activate { .. } | PoolAction::Update { .. })
+    };
     let first = plan.actions.iter().position(rests_on_it);
     // A client deleted it, or an earlier version of vmpool did not store it.
     let is_it = |written: &RevisionId| *written == pool.revision.id || is_lost && pool.is_current(written);
-    let had = || observed.pool_machines().any(|machine| machine.written.as_ref().is_some_and(is_it));
+    let had = || observed.owned_machines().any(|machine| machine.written.as_ref().is_some_and(is_it));
     if first.is_none() && !had() && !pool.revision.copies.wanted {
         return false;
     }
@@ -60,7 +61,7 @@ fn store_current_revision(observed: &ObservedPool<'_>, plan: &mut Plan) -> bool 
 /// known for this.
 fn restore_other_copies(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let is_used = |id: &RevisionId| {
-        observed.pool_machines().any(|machine| machine.revisions().any(|named| named == id))
+        observed.owned_machines().any(|machine| machine.revisions().any(|named| named == id))
     };
     let lost: Vec<&RevisionId> =
         observed.pool.revision.copies.others_lost.iter().filter(|id| is_used(id)).collect();

@@ -16,4 +16,4 @@ pub(crate) mod progress;
 pub(crate) mod requested_restarts;
 pub(crate) mod restart;
 
-pub(crate) use planner::plan_rollout;
+pub(crate) use planner::{draft_machine_disks, find_merge_base, lacks_device, plan_rollout};

@@ -22,6 +22,8 @@
 
 mod devices;
 
+pub(crate) use devices::{draft_machine_disks, lacks_device};
+
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -246,10 +248,10 @@ fn plan_machine_update(
         }
         return;
     }
-    match devices::draft_machine_disks(observed, free_disks, machine) {
+    match draft_machine_disks(observed, free_disks, machine) {
         Ok(disks) => plan.actions.push(PoolAction::Update {
             machine: machine.id.clone(),
-            base: merge_base(observed, machine),
+            base: find_merge_base(observed, machine),
             to: observed.pool.revision.id.clone(),
             disks,
             disruption,
@@ -259,7 +261,7 @@ fn plan_machine_update(
 }
 
 /// The merge base of a machine: the revision that was last written to it, or else the one in effect.
-fn merge_base(observed: &ObservedPool<'_>, machine: &Machine) -> Option<RevisionId> {
+pub(crate) fn find_merge_base(observed: &ObservedPool<'_>, machine: &Machine) -> Option<RevisionId> {
     machine
         .written
         .as_ref()

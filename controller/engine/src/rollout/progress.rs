@@ -118,7 +118,7 @@ fn in_effect(machine: &Machine) -> bool {
 }
 
 /// The devices of a machine for disk templates that the revision does not have.
-pub(super) fn leftover_devices<'a>(
+pub(crate) fn leftover_devices<'a>(
     pool: &'a Pool,
     machine: &'a Machine,
 ) -> impl Iterator<Item = &'a DiskRef> {

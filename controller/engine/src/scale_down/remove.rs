@@ -30,9 +30,10 @@ pub(crate) fn plan_removals<'a>(
     let accepted: BTreeSet<&Uid> = record.accepted().map(|target| &target.uid).collect();
     // A target that is already terminating needs no deletion. `replicas` was lowered for it, so it is not
     // replaced.
-    let live = observed.pool_machines().filter(|machine| !machine.terminating);
-    let (mut targets, others): (Vec<_>, Vec<_>) =
+    let live = observed.owned_machines().filter(|machine| !machine.terminating);
+    let (mut targets, mut others): (Vec<_>, Vec<_>) =
         live.partition(|machine| accepted.contains(&machine.id.uid));
+    others.retain(|machine| machine.standby.is_none());
     targets.sort_unstable_by(|a, b| a.id.cmp(&b.id));
     let surplus = surplus_machines(observed, plan, others);
     if targets.is_empty() && surplus.is_empty() {
@@ -50,7 +51,10 @@ pub(crate) fn plan_removals<'a>(
     });
     let mut leaving: Vec<(&Arc<Machine>, DeleteReason)> = targets.chain(surplus).collect();
     leaving.retain(|(machine, reason)| match reason {
-        DeleteReason::Targeted { forced: true } => true,
+        // Standby machines have another planner, and do not drain.
+        DeleteReason::Targeted { forced: true }
+        | DeleteReason::StandbySurplus
+        | DeleteReason::StandbyReplaced => true,
         DeleteReason::Targeted { forced: false } => {
             drains.is_drained(machine, DrainReason::TargetedRemoval, plan)
         }

@@ -22,5 +22,5 @@ pub(crate) fn hold_vanished(observed: &ObservedPool<'_>, plan: &mut Plan) -> usi
 }
 
 pub(super) fn machine_uids<'a>(observed: &'a ObservedPool<'_>) -> BTreeSet<&'a Uid> {
-    observed.pool_machines().map(|machine| &machine.id.uid).collect()
+    observed.owned_machines().map(|machine| &machine.id.uid).collect()
 }

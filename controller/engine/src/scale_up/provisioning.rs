@@ -36,7 +36,10 @@ impl ProvisioningRoom {
 
 /// Whether a machine is live, not stopped, and has not been ready yet.
 fn has_not_started(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
-    !machine.terminating && machine.activity != MachineActivity::Stopped && !observed.has_been_ready(machine)
+    !machine.terminating
+        && machine.activity != MachineActivity::Stopped
+        && observed.activation_of(machine).is_none()
+        && !observed.has_been_ready(machine)
 }
 
 /// The time until the machine is as old as the start timeout; `None` if it is.
@@ -48,7 +51,7 @@ fn start_time_left(observed: &ObservedPool<'_>, machine: &Machine) -> Option<Dur
 pub fn list_provisioning_machines<'a>(
     observed: &'a ObservedPool<'_>,
 ) -> impl Iterator<Item = (&'a Arc<Machine>, Duration)> {
-    let waiting = observed.pool_machines().filter(|machine| has_not_started(observed, machine));
+    let waiting = observed.owned_machines().filter(|machine| has_not_started(observed, machine));
     waiting.filter_map(|machine| Some((machine, start_time_left(observed, machine)?)))
 }
 
@@ -62,6 +65,7 @@ pub fn find_slot_end(machine: &Machine, now: Timestamp, uptime: Duration) -> Opt
     let is_starting = !machine.terminating
         && !machine.runs()
         && !machine.been_ready
+        && machine.activated.is_none_or(|activated| activated > now)
         && machine.activity != MachineActivity::Stopped;
     let age = Duration::try_from(now.duration_since(machine.created)).unwrap_or_default();
     let left = SLOT_AGE.checked_sub(age).filter(|left| is_starting && !left.is_zero())?;
@@ -72,7 +76,7 @@ pub fn find_slot_end(machine: &Machine, now: Timestamp, uptime: Duration) -> Opt
 /// creates.
 pub fn list_slot_ends(observed: &ObservedPool<'_>) -> Vec<Duration> {
     let confirmed =
-        observed.pool_machines().filter_map(|machine| find_slot_end(machine, observed.now, observed.uptime));
+        observed.owned_machines().filter_map(|machine| find_slot_end(machine, observed.now, observed.uptime));
     let unconfirmed = observed.unconfirmed_creates.iter().map(|create| create.since + SLOT_AGE);
     confirmed.chain(unconfirmed).collect()
 }

@@ -11,6 +11,7 @@ use super::images::ModelImages;
 use super::instances::ModelStorage;
 use super::retained_disks::RetainedDisks;
 use super::revisions::ModelRevisions;
+use super::standby::StartOperations;
 use super::targeted_removals::TargetedRemovals;
 use crate::ledger::{LedgerFacts, VersionedFacts};
 use crate::model::{
@@ -48,6 +49,8 @@ pub(super) struct RequestBasis {
     pub(super) planned: usize,
     /// Whether the sender is the current leader.
     pub(super) current: bool,
+    /// Number of standby machines whose activation was unconfirmed in the plan.
+    pub(super) activating: usize,
 }
 
 /// One state of the pool.
@@ -62,6 +65,8 @@ pub(super) struct PoolHistoryEntry {
     max_unhealthy: Option<usize>,
     /// When the controller replaces machines.
     recycle: RecyclePolicy,
+    /// The desired number of standby machines.
+    standby: usize,
     /// What a machine records of its disks, and whether the controller replaces machines with another record.
     images: ModelImages,
 }
@@ -75,6 +80,7 @@ impl PoolHistoryEntry {
             provisioning_limit: pool.max_provisioning.map(|limit| limit.of(pool.desired)),
             max_unhealthy: pool.healing.map(|healing| healing.ceiling(pool.desired)),
             recycle: pool.recycle,
+            standby: pool.standby.map_or(0, |standby| standby.replicas),
             images: ModelImages::of(pool),
         }
     }
@@ -102,6 +108,11 @@ impl PoolHistoryEntry {
     /// The desired number of machines.
     pub(super) fn desired(&self) -> usize {
         self.desired
+    }
+
+    /// The desired number of standby machines.
+    pub(super) fn standby(&self) -> usize {
+        self.standby
     }
 
     /// Which machines a scale-down deletes.
@@ -187,6 +198,8 @@ pub(super) struct Api {
     /// Whether the controller counts losses. The exhaustive exploration has no policies, and the time since
     /// each create would multiply its states.
     pub(super) counts_losses: bool,
+    /// The operations that start activated machines.
+    pub(super) start_operations: StartOperations,
     /// Positions at which a machine stopped being a live machine of the pool without a plan of the current
     /// leader.
     pub(super) others_removals: Vec<usize>,
@@ -212,6 +225,7 @@ impl Api {
             policy: ModelAdmissionPolicy::default(),
             taken: TakenObjects::default(),
             counts_losses: true,
+            start_operations: StartOperations::default(),
             others_removals: Vec::new(),
             pool,
         }
@@ -221,7 +235,13 @@ impl Api {
         Timestamp::UNIX_EPOCH + self.now
     }
 
+    /// The active machines of the pool.
     pub(super) fn pool_machines(&self) -> impl Iterator<Item = &Arc<Machine>> {
+        self.owned_machines().filter(|machine| machine.standby.is_none())
+    }
+
+    /// The machines of the pool, with standby machines.
+    pub(super) fn owned_machines(&self) -> impl Iterator<Item = &Arc<Machine>> {
         let machines = self.machines.objects.values().map(|seen| &seen.facts);
         machines.filter(|machine| machine.belongs_to(&self.pool.id))
     }
@@ -289,7 +309,7 @@ impl Api {
             disk: disk.name.clone(),
             position,
         });
-        let machine = Machine {
+        let mut machine = Machine {
             created: Timestamp::from_second(self.now.as_secs().cast_signed()).expect("in range"),
             owner: Some(Arc::new(Owner::pool(&self.pool.id))),
             pool_uid_label: Some(self.pool.id.uid.clone()),
@@ -305,6 +325,9 @@ impl Api {
             has_finalizer: self.has_instances(),
             ..Machine::blank(ObjectId::new(&draft.name, &uid))
         };
+        if let Some(phase) = draft.standby {
+            self.begin_standby(&mut machine, phase);
+        }
         self.machines_ever.insert(machine.id.uid.clone());
         let machine = self.admit_machine(machine)?;
         let seen = self.machines.put(machine, version);
@@ -313,25 +336,37 @@ impl Api {
             self.use_storage(&seen.facts.id.clone());
         }
         if basis.current {
-            let largest = self.history[basis.pool..].iter().map(|pool| pool.desired).max();
-            let strays =
-                self.former_leader_creates.iter().filter(|position| **position >= basis.seen).count();
-            let strays = strays + self.returned_since(basis);
-            let machines = self.pool_machines().count() - self.count_stuck(basis);
-            let bound = largest.unwrap_or_default() + strays;
-            check_invariant(machines <= bound, || {
-                format!("I2: {machines} machines where at most {bound} were desired")
-            })?;
-            self.check_provisioning(basis, strays)?;
-            let held = self.held(&draft.name, basis);
-            check_invariant(machines + held <= bound, || {
-                format!("I6: {} takes the place of one of {held} machines that are being removed", draft.name)
-            })?;
+            match draft.standby {
+                Some(_) => self.check_standby_count(basis, self.strays_since(basis))?,
+                None => self.check_machine_count(&draft.name, basis)?,
+            }
+            self.check_provisioning(basis, self.strays_since(basis))?;
         } else {
             self.former_leader_creates.push(self.machines.log.len() - 1);
             self.former_leader_machines.insert(seen.facts.id.uid.clone());
         }
         Ok(Ok(seen))
+    }
+
+    /// Number of machines that no plan of the present leader could know: creates of former leaders, and
+    /// machines that a user returned.
+    fn strays_since(&self, basis: RequestBasis) -> usize {
+        let strays = self.former_leader_creates.iter().filter(|position| **position >= basis.seen).count();
+        strays + self.returned_since(basis)
+    }
+
+    /// I2 and I6, after the present leader created or activated this machine.
+    pub(super) fn check_machine_count(&self, name: &str, basis: RequestBasis) -> Result<(), BrokenInvariant> {
+        let largest = self.history[basis.pool..].iter().map(|pool| pool.desired).max();
+        let bound = largest.unwrap_or_default() + self.strays_since(basis);
+        let machines = self.pool_machines().count() - self.count_stuck(basis);
+        check_invariant(machines <= bound, || {
+            format!("I2: {machines} machines where at most {bound} were desired")
+        })?;
+        let held = self.held(name, basis);
+        check_invariant(machines + held <= bound, || {
+            format!("I6: {name} takes the place of one of {held} machines that are being removed")
+        })
     }
 
     /// Deletes a target of a removal, or a surplus machine. I1 and I6: a surplus machine is deleted only
@@ -368,6 +403,9 @@ impl Api {
                     named || !stopped_only || machine.activity == MachineActivity::Stopped,
                     || format!("I5: {id} was deleted although it is not stopped"),
                 )?;
+                check_invariant(named || machine.standby.is_none(), || {
+                    format!("I17: the standby machine {id} was deleted as an active one")
+                })?;
                 check_invariant(named || !machine.is_protected(self.timestamp()), || {
                     format!("I12: {id} was deleted while it is protected")
                 })?;

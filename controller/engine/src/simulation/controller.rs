@@ -66,7 +66,7 @@ impl SimulatedController {
             machines: WatchCache::list(&api.machines, api.now),
             disks: WatchCache::list(&api.disks, api.now),
             pending: VecDeque::new(),
-            basis: RequestBasis { seen: 0, pool: 0, planned: 0, current: true },
+            basis: RequestBasis { seen: 0, pool: 0, planned: 0, current: true, activating: 0 },
             known: BTreeMap::new(),
             versions: BTreeMap::new(),
             machine_versions: BTreeMap::new(),
@@ -120,7 +120,16 @@ impl SimulatedController {
             .filter(|disk| disk.belongs_to(id) || disk.pool_uid_label.as_ref() == Some(uid));
         let pool_disks = pool_disks.cloned().collect();
         let read = api.history.len() - 1;
-        self.basis = RequestBasis { seen: self.machines.position, pool: read, planned: read, current: true };
+        let is_activating =
+            |machine: &&Arc<Machine>| self.memory.machines.is_activation_unconfirmed(&machine.id);
+        let activating = machines.iter().filter(is_activating).count();
+        self.basis = RequestBasis {
+            seen: self.machines.position,
+            pool: read,
+            planned: read,
+            current: true,
+            activating,
+        };
         self.known = machines.iter().map(|machine| (machine.id.name.clone(), machine.clone())).collect();
         self.memory.observe(&api.pool, api.now);
         if api.has_instances() {
@@ -143,7 +152,7 @@ impl SimulatedController {
         let mut plan =
             crate::plan_pass(&self.observed(api, &snapshot, &NamesInCaches(&self.machines, &self.disks)));
         if plan.deletes_surplus() {
-            let staying = api.pool_machines().filter(|machine| !machine.terminating);
+            let staying = api.owned_machines().filter(|machine| !machine.terminating);
             snapshot.count_live(id, &staying.map(|machine| machine.id.uid.clone()).collect());
             self.basis.seen = api.machines.log.len();
             plan =
@@ -197,6 +206,8 @@ impl SimulatedController {
             | PoolAction::RecordRevision { machine, .. }
             | PoolAction::AddFinalizer { machine }
             | PoolAction::Restart { machine, .. }
+            | PoolAction::Activate { machine, .. }
+            | PoolAction::StopStandby { machine }
             | PoolAction::EndRestart { machine } => {
                 api.machines.objects.get(&machine.name).map(|seen| seen.version)
             }
@@ -283,7 +294,9 @@ impl SimulatedController {
             ..basis
         };
         match action {
-            PoolAction::Create { .. } => self.first_basis.values().fold(self.basis, oldest),
+            PoolAction::Create { .. } | PoolAction::Activate { .. } => {
+                self.first_basis.values().fold(self.basis, oldest)
+            }
             _ => self.basis,
         }
     }
@@ -345,6 +358,7 @@ impl SimulatedController {
             CommittedRequest::DiskDeleted(seen) => memory.disks.deleted(&seen.facts, now),
             CommittedRequest::Other { .. } => match action {
                 PoolAction::Restart { instance, .. } => memory.restarts.request(instance, now),
+                PoolAction::StartActivated { machine } => memory.request_start(&machine.uid),
                 PoolAction::PruneRecord { block: Some(block), .. } => {
                     memory.next_number = block.first.max(memory.next_number);
                 }
@@ -479,6 +493,10 @@ impl SimulatedController {
                 self.memory.machines.written(live.clone(), now);
                 "the object of this name is not the pool's"
             }
+            (PoolAction::StartActivated { machine }, RequestRefusal::AlreadyExists) => {
+                self.memory.request_start(&machine.uid);
+                "was there already"
+            }
             (PoolAction::CreateDisk { disk, .. }, RequestRefusal::AlreadyExists) => {
                 // The next pass decides about the existing disk.
                 self.memory.disks.written(api.disks.objects[&disk.name].clone(), now);
@@ -523,6 +541,8 @@ impl SimulatedController {
                 | PoolAction::EndDeletion { machine }
                 | PoolAction::Restart { machine, .. }
                 | PoolAction::EndRestart { machine }
+                | PoolAction::Activate { machine, .. }
+                | PoolAction::StopStandby { machine }
                 | PoolAction::Delete { machine, .. } = action
                     && let Some(seen) = api.machines.objects.get(&machine.name)
                     && seen.facts.id == *machine
@@ -545,9 +565,13 @@ impl SimulatedController {
         match action {
             PoolAction::Create { draft } => {
                 self.memory.next_number = self.memory.next_number.max(draft.number + 1);
-                self.memory.machines.create_unconfirmed(&draft.name, draft.number, now);
+                match draft.standby {
+                    Some(_) => self.memory.machines.standby_unconfirmed(&draft.name, draft.number, now),
+                    None => self.memory.machines.create_unconfirmed(&draft.name, draft.number, now),
+                }
                 self.first_basis.entry(draft.name.clone()).or_insert(basis);
             }
+            PoolAction::Activate { machine, .. } => self.memory.machines.activation_unconfirmed(machine, now),
             // As in the shell, the machine counts until a read shows that it is gone.
             PoolAction::Delete { machine, .. } => self.memory.delete_unconfirmed(&machine.uid, now),
             PoolAction::Update { machine, to, .. } => {

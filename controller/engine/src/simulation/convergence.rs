@@ -1,5 +1,6 @@
 //! The end of every simulation: without faults, the state must converge.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::admission_policy::ModelAdmissionPolicy;
@@ -10,7 +11,7 @@ use super::step::SimulationStep;
 use super::world::{EngineSimulation, summarize_plan};
 use crate::condition::ConditionType;
 use crate::image_refresh::ImageRefresh;
-use crate::model::{MachineActivity, Naming, ObjectId};
+use crate::model::{Machine, MachineActivity, Naming};
 use crate::{ComputedStatus, Plan};
 
 impl EngineSimulation {
@@ -60,10 +61,14 @@ impl EngineSimulation {
     }
 
     fn start_idle(&mut self) {
-        let idle = self.api.pool_machines().filter(|machine| machine.activity != MachineActivity::Running);
-        let ids: Vec<ObjectId> = idle.map(|machine| machine.id.clone()).collect();
-        for id in ids {
-            self.api.start(&id);
+        let idle = self.api.owned_machines().filter(|machine| machine.activity != MachineActivity::Running);
+        let idle: Vec<Arc<Machine>> = idle.cloned().collect();
+        for machine in idle {
+            if machine.standby.is_some() && machine.activity == MachineActivity::Stopping {
+                self.api.toggle_standby(&machine.id);
+            } else {
+                self.api.start(&machine.id);
+            }
         }
     }
 
@@ -73,14 +78,16 @@ impl EngineSimulation {
         check_invariant(machines == pool.desired || may_exceed, || {
             format!("{machines} machines, {} desired", pool.desired)
         })?;
+        self.api.standby_is_settled()?;
         self.api.names_are_settled()?;
         self.api.retained_disks_are_settled()?;
         self.api.instances_are_settled()?;
-        for machine in self.api.pool_machines().filter(|_| !self.api.has_instances()) {
+        for machine in self.api.owned_machines().filter(|_| !self.api.has_instances()) {
             let disk = machine.disks.first().and_then(|disk| self.api.disks.objects.get(&disk.disk));
             let is_own = disk.is_some_and(|disk| disk.facts.is_of_machine(&machine.id));
             check_invariant(is_own, || format!("{} has not got its own disk", machine.id))?;
-            check_invariant(machine.pool_uid_label.as_ref() == Some(&pool.id.uid), || {
+            let is_labelled = machine.pool_uid_label.as_ref() == Some(&pool.id.uid);
+            check_invariant(machine.standby.is_some() || is_labelled, || {
                 format!("{} lacks labels", machine.id)
             })?;
         }
@@ -98,6 +105,10 @@ impl EngineSimulation {
         }
         check_invariant(status.summary.ready == machines && status.summary.replicas == machines, || {
             format!("{:?} of {machines} machines", status.summary)
+        })?;
+        let standby = self.api.standby_machines().count();
+        check_invariant(status.summary.standby.total == standby, || {
+            format!("I17: {:?} of {standby} standby machines", status.summary)
         })?;
         let failures: Vec<_> = status
             .conditions

@@ -40,6 +40,9 @@ impl Api {
         check_invariant(self.history[basis.pool].max_unhealthy().is_some(), || {
             format!("I20: {id} is replaced although healing is off")
         })?;
+        check_invariant(machine.standby.is_none(), || {
+            format!("I17: the standby machine {id} is replaced as an active one")
+        })?;
         check_invariant(machine.activity != MachineActivity::Running, || {
             format!("I20: {id} is replaced although it is ready")
         })?;

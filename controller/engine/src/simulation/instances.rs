@@ -96,7 +96,7 @@ impl Api {
     pub(super) fn set_pool_finalizer(&mut self, finalizer: Finalizer) -> Result<(), BrokenInvariant> {
         if finalizer == Finalizer::Missing {
             let held = self
-                .pool_machines()
+                .owned_machines()
                 .find(|machine| machine.has_finalizer && !self.is_from_former_leader(&machine.id.uid));
             check_invariant(held.is_none(), || {
                 format!("I9: the pool is gone, and {} keeps its finalizer", held.expect("found").id)

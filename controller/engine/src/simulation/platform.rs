@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::api::Api;
+use super::standby::record_ready;
 use crate::model::{Disk, DiskRef, DiskState, Machine, MachineActivity, ObjectId, Uid};
 
 impl Api {
@@ -10,7 +11,10 @@ impl Api {
     /// another machine.
     pub(super) fn start(&mut self, id: &ObjectId) -> bool {
         let Ok(machine) = self.machines.find(id) else { return false };
-        let starts = self.can_start(&machine);
+        if !self.may_power_on(&machine) {
+            return false;
+        }
+        let (starts, now) = (self.can_start(&machine), self.timestamp());
         if starts {
             let kept = self
                 .retained_devices(&machine)
@@ -22,6 +26,9 @@ impl Api {
         if machine.activity != activity || machine.devices_ready != starts {
             self.edit_machine(id, |machine| {
                 (machine.activity, machine.devices_ready) = (activity, starts);
+                if starts {
+                    record_ready(machine, now);
+                }
                 machine.start_health.not_ready_since.take_if(|_| starts);
             });
         }

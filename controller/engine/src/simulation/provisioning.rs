@@ -16,7 +16,7 @@ impl Api {
         // Without a limit at one of these times, a plan had none.
         let Some(limits) = limits.collect::<Option<Vec<usize>>>() else { return Ok(()) };
         let bound = limits.into_iter().max().unwrap_or_default() + strays;
-        let provisioning = self.pool_machines().filter(|machine| self.is_provisioning(machine)).count();
+        let provisioning = self.owned_machines().filter(|machine| self.is_provisioning(machine)).count();
         check_invariant(provisioning <= bound, || {
             format!("I16: {provisioning} machines provision where at most {bound} may")
         })
@@ -34,6 +34,7 @@ impl Api {
             })
         };
         let age = self.timestamp().duration_since(machine.created);
-        !machine.terminating && age.unsigned_abs() < START_TIMEOUT && !had_settled()
+        let is_new = !machine.terminating && machine.activated.is_none();
+        is_new && age.unsigned_abs() < START_TIMEOUT && !had_settled()
     }
 }

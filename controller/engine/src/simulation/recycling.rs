@@ -107,6 +107,9 @@ impl Api {
         if planned.is_none_or(|version| self.machines.objects[&id.name].version != version) {
             return Ok(Err(RequestRefusal::Conflict));
         }
+        check_invariant(machine.standby.is_none(), || {
+            format!("I17: the standby machine {id} is replaced as an active one")
+        })?;
         self.check_drained(&machine)?;
         let is_released = machine.draining.as_deref().is_some_and(Draining::is_released_by_owner);
         check_invariant(is_released || self.has_recycle_cause(&machine), || {
@@ -189,6 +192,7 @@ impl EngineSimulation {
         let replaced: BTreeSet<&Uid> = plan.actions.iter().filter_map(replaced_machine).collect();
         let available = |machine: &&Arc<Machine>| {
             machine.belongs_to(&pool.id)
+                && machine.standby.is_none()
                 && !machine.terminating
                 && matches!(machine.activity, MachineActivity::Running | MachineActivity::Stopped)
         };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::api::{Api, BrokenInvariant, RequestBasis, RequestRefusal};
 use super::revisions::MachineUpdate;
+use super::standby::StandbyDeletion;
 use crate::PoolAction;
 use crate::ledger::{REQUEST_TIMEOUT, VersionedFacts};
 use crate::model::{Disk, DiskDraft, DiskSource, Finalizer, Machine, ObjectId};
@@ -162,6 +163,14 @@ pub(super) fn commit_request(
         PoolAction::Delete { machine, reason: DeleteReason::Recycled { .. } } => {
             api.replace(machine, version, basis)?.map(Committed::MachineDeleted)
         }
+        PoolAction::Delete {
+            machine,
+            reason: reason @ (DeleteReason::StandbySurplus | DeleteReason::StandbyReplaced),
+        } => {
+            let is_surplus = *reason == DeleteReason::StandbySurplus && !late;
+            let kind = if is_surplus { StandbyDeletion::Surplus } else { StandbyDeletion::Other };
+            api.delete_standby(machine, version, basis, kind)?.map(Committed::MachineDeleted)
+        }
         PoolAction::Delete { machine, .. } => {
             api.delete(machine, version, basis, late)?.map(Committed::MachineDeleted)
         }
@@ -192,6 +201,11 @@ pub(super) fn commit_request(
         }
         // The garbage collector of the model ends all deletions.
         PoolAction::EndDeletion { .. } => Err(RequestRefusal::NotFound),
+        PoolAction::Activate { machine, to, .. } => {
+            api.activate(machine, to, read, basis)?.map(Committed::Machine)
+        }
+        PoolAction::StartActivated { machine } => api.request_start(machine).map(|()| Committed::CHANGED),
+        PoolAction::StopStandby { machine } => api.stop_standby(machine, read).map(Committed::Machine),
         PoolAction::OpenNameBlock { block } => api.open_block(*block, basis)?.map(|()| Committed::CHANGED),
         PoolAction::Create { draft } => api.create(draft, basis)?.map(Committed::Machine),
         PoolAction::PruneRecord { gone, expired, block } => {

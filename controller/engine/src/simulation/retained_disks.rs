@@ -88,7 +88,7 @@ impl Api {
 
     /// Records the number of machines after a create.
     pub(super) fn record_machine_count(&mut self) {
-        self.retained.most_machines = self.retained.most_machines.max(self.pool_machines().count());
+        self.retained.most_machines = self.retained.most_machines.max(self.owned_machines().count());
     }
 
     /// Creates a retained disk. There must never be more retained disks of a template than the pool ever had

@@ -62,7 +62,7 @@ impl Api {
         let names = |machine: &Machine| machine.revisions().any(|named| named == revision);
         // A deleted pool does not wait for what a former leader creates.
         let excused = |machine: &Machine| self.pool.deleting && self.is_from_former_leader(&machine.id.uid);
-        let machine = self.pool_machines().find(|machine| {
+        let machine = self.owned_machines().find(|machine| {
             !machine.terminating
                 && names(machine)
                 && !excused(machine)

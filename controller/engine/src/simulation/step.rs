@@ -44,6 +44,8 @@ pub(super) enum SimulationStep {
     Policies(usize),
     /// A client takes the owner from all machines of the pool.
     TakeAll,
+    /// A user changes the number and the warm-up of standby machines.
+    Standby(usize),
     /// A user limits provisioning to this number of machines; 0 for no limit.
     Limit(usize),
     /// The guest or the node of a machine fails, as the platform reports it.
@@ -71,6 +73,15 @@ impl SimulationStep {
         }
     }
 
+    /// The same, with changes of the standby machines.
+    pub(super) fn from_number_with_standby(number: u32) -> Self {
+        let (kind, argument) = (number % 124, usize::try_from(number / 124).expect("small"));
+        match kind.checked_sub(120) {
+            Some(_) => Self::Standby(argument),
+            None => Self::of(kind, argument),
+        }
+    }
+
     /// The same, with changes of healing, and more machines that stop to be ready.
     pub(super) fn from_number_with_healing(number: u32) -> Self {
         let (kind, argument) = (number % 128, usize::try_from(number / 128).expect("small"));
@@ -78,6 +89,18 @@ impl SimulationStep {
             Some(0) => Self::Heal(!argument.is_multiple_of(4)),
             Some(1..=3) => Self::Fail(argument),
             Some(_) => Self::Toggle(argument),
+            None => Self::of(kind, argument),
+        }
+    }
+
+    /// The same, with changes of the standby machines, healing, and replacements of machines.
+    pub(super) fn from_number_with_standby_and_replacements(number: u32) -> Self {
+        let (kind, argument) = (number % 132, usize::try_from(number / 132).expect("small"));
+        match kind.checked_sub(120) {
+            Some(0..=3) => Self::Standby(argument),
+            Some(4) => Self::Heal(!argument.is_multiple_of(4)),
+            Some(5..=6) => Self::Fail(argument),
+            Some(_) => Self::Recycle(argument),
             None => Self::of(kind, argument),
         }
     }

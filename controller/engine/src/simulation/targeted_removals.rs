@@ -74,7 +74,7 @@ impl Api {
         let known = targets.iter().all(|target| {
             let found = self.machines.find(target).ok();
             self.pool.record.is_accepted(&target.uid)
-                || found.is_some_and(|machine| machine.belongs_to(&self.pool.id))
+                || found.is_some_and(|machine| machine.belongs_to(&self.pool.id) && machine.standby.is_none())
         });
         if known {
             self.removals.verified.insert(request.clone(), targets.to_vec());

@@ -12,6 +12,7 @@ use super::hooks::HookStep;
 use super::instances::can_finish;
 use super::removal_client::{ModelRemovalClient, RemovalStepResult};
 use super::request::InFlight;
+use super::standby::select_standby_settings;
 use super::step::SimulationStep;
 use crate::ledger::{REQUEST_TIMEOUT, VersionedFacts};
 use crate::model::{
@@ -206,7 +207,7 @@ impl EngineSimulation {
     /// A client starts a targeted removal of up to three machines. They can include duplicates, terminating
     /// and foreign machines, and targets of other removals.
     fn call(&mut self, which: usize) {
-        let machines: Vec<ObjectId> = self.api.pool_machines().map(|machine| machine.id.clone()).collect();
+        let machines: Vec<ObjectId> = self.api.owned_machines().map(|machine| machine.id.clone()).collect();
         let mut targets = match pick_by_number(&self.removal_clients, which) {
             Some(other) if which.is_multiple_of(4) => other.targets.clone(),
             _ => (0..=which % 3)
@@ -236,7 +237,7 @@ impl EngineSimulation {
 
     /// Another client removes the owner of all machines of the pool.
     fn take_all_machines(&mut self) {
-        let live = self.api.pool_machines().filter(|machine| !machine.terminating);
+        let live = self.api.owned_machines().filter(|machine| !machine.terminating);
         let ids: Vec<ObjectId> = live.map(|machine| machine.id.clone()).collect();
         self.tell(format_args!("{} machines lose their owner", ids.len()));
         for id in ids {
@@ -266,6 +267,14 @@ impl EngineSimulation {
             SimulationStep::Scale(desired) => {
                 self.api.edit_pool(|pool| pool.desired = desired);
                 self.tell(format_args!("owner: replicas {desired}"));
+            }
+            SimulationStep::Standby(which) => {
+                let settings = select_standby_settings(which);
+                self.api.edit_pool(|pool| pool.standby = Some(settings));
+                self.tell(format_args!(
+                    "owner: {} standby machines, {:?}",
+                    settings.replicas, settings.warm_up
+                ));
             }
             SimulationStep::Limit(machines) => {
                 let limit = (machines > 0).then_some(ProvisioningLimit::Machines(machines));
@@ -319,6 +328,9 @@ impl EngineSimulation {
                 self.machine(which / 6, &what, |api, id| api.hook_step(id, step));
             }
             SimulationStep::Toggle(which) => self.machine(which, "starts or stops", |api, id| {
+                if api.toggle_standby(id) {
+                    return;
+                }
                 let runs =
                     api.machines.find(id).is_ok_and(|machine| machine.activity == MachineActivity::Running);
                 if runs {
@@ -373,7 +385,7 @@ impl EngineSimulation {
     }
 
     pub(super) fn machine(&mut self, which: usize, what: &str, edit: impl FnOnce(&mut Api, &ObjectId)) {
-        let live = self.api.pool_machines().filter(|machine| !machine.terminating);
+        let live = self.api.owned_machines().filter(|machine| !machine.terminating);
         let ids: Vec<ObjectId> = live.map(|machine| machine.id.clone()).collect();
         if let Some(id) = pick_by_number(&ids, which) {
             edit(&mut self.api, id);
@@ -425,6 +437,9 @@ fn action_text(action: &PoolAction) -> String {
         PoolAction::PruneRevision { revision } => format!("prune {revision}"),
         PoolAction::OpenNameBlock { block } => format!("open block {block}"),
         PoolAction::Create { draft } => format!("create {}", draft.name),
+        PoolAction::Activate { machine, .. } => format!("activate {machine}"),
+        PoolAction::StartActivated { machine } => format!("start {machine}"),
+        PoolAction::StopStandby { machine } => format!("stop standby machine {machine}"),
         PoolAction::PruneRecord { gone, expired, block } => {
             let gone = gone.iter().map(|target| format!("settle {target}"));
             let expired = expired.iter().map(|request| format!("drop {request}"));

@@ -3,6 +3,7 @@
 use crate::model::{InstanceTransition, Machine, MachineActivity, Pool, Restarts, StatusContent};
 use crate::plan::observed::ObservedPool;
 use crate::rollout::progress::{RolloutState, required_transition};
+use crate::standby::StandbyCounts;
 
 /// Counts of the pool's machines.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,6 +71,16 @@ impl MachineCounts {
         self.draining += usize::from(machine.drain_mark().is_some());
         self.stranded += usize::from(state == RolloutState::Stranded);
     }
+}
+
+/// Counts the standby machines of the pool.
+pub(super) fn count_standby(observed: &ObservedPool<'_>) -> StandbyCounts {
+    let mut counts = StandbyCounts::default();
+    for machine in observed.standby_machines() {
+        counts.total += 1;
+        counts.ready += usize::from(machine.is_ready_standby());
+    }
+    counts
 }
 
 /// Whether a machine with the current revision needs a restart to run with it.

@@ -182,6 +182,7 @@ fn every_counter_counts_its_own() {
         healed: 0,
         revision: "r1".into(),
         used_copies: Arc::default(),
+        standby: crate::standby::StandbyCounts::default(),
     };
     assert_eq!(shown(&world).summary, summary);
 }

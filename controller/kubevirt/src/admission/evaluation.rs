@@ -17,7 +17,8 @@ use super::neighbors::{self, Compared};
 use super::pool::{KubeVirtPoolView, MACHINE, is_same_value};
 use super::rule::Rule;
 use super::{
-    decode, dry_run, existing_storage, known_fields, machine, name, selectors, settings, size, volumes,
+    decode, dry_run, existing_storage, known_fields, machine, name, selectors, settings, size, standby,
+    volumes,
 };
 
 /// The names of count and policy in messages. No policy of KubeVirt restricts who may lower the count.
@@ -100,6 +101,7 @@ fn evaluate_without_reads<'a>(
     settings::check_image_refresh(old, new, &mut findings);
     settings::check_drain(old, new, &mut findings);
     settings::check_recycle(old, new, &mut findings);
+    standby::check_standby(old, new, &mut findings);
     settings::check_history_limit(old, new, &mut findings);
     settings::check_annotated_names(old, new, &mut findings);
     let policies =

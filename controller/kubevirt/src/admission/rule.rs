@@ -46,6 +46,8 @@ rules! {
     Healing "K54" Invalid Part "healing has durations from 1s to 24h, and maxUnhealthy is a number from 1 or a \
     percentage";
     Drain "K49" Invalid Part "drain.timeout is a duration from 0s to 24h";
+    Standby "K51" Invalid Part "standby has a number of machines and known settings, and its pool starts machines by \
+    itself and preserves no state";
     Recycle "K52" Invalid Part "recycle has maxLifetime from 10m, maxClaims from 1 and jitter from 0 to 100";
     AnnotatedNames "K46" Invalid Part "The annotation for nameGeneration lists fields that vmpool adds to it";
     EmptiedPool "W17" Warning Update "replicas does not go to zero";

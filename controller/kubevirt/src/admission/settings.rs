@@ -17,6 +17,7 @@ use vmpool_engine::recycling::{RECYCLE, RECYCLE_FIELD, parse_recycle};
 use vmpool_engine::scale_up::provisioning_limit::{
     MAX_PROVISIONING, MAX_PROVISIONING_FIELD, describe_share_error,
 };
+use vmpool_engine::standby::STANDBY_FIELD;
 use vmpool_instancetype::pins::policy::{self, InstancetypePolicy};
 use vmpool_platform::value::{json_at_path, json_field};
 
@@ -27,9 +28,10 @@ use super::pool::KubeVirtPoolView;
 use super::rule::Rule;
 
 /// The fields of the spec that this version of vmpool knows.
-const KNOWN: [&str; 18] = [
+const KNOWN: [&str; 19] = [
     "autohealing",
     DRAIN_FIELD,
+    STANDBY_FIELD,
     HEALING_FIELD,
     IMAGE_REFRESH_FIELD,
     "instancetypePolicy",

@@ -11,6 +11,7 @@ use vmpool_engine::model::{MachineActivity, MachineReferences, Selectable, Start
 use vmpool_engine::protection::Protection;
 use vmpool_engine::recycling::RecycleFacts;
 use vmpool_engine::revisions::RevisionId;
+use vmpool_engine::standby::{StandbyState, read_activated_at};
 use vmpool_engine::{Machine, limits};
 use vmpool_platform::intern::{InternTable, intern_text};
 use vmpool_platform::shared_owner_of;
@@ -21,7 +22,7 @@ use super::super::objects::{
     FinalizerSummary, KubeVirtMachineObject, KubeVirtMachineStatus, KubeVirtPoolObject, Readiness,
 };
 use super::super::read::read_object_id;
-use super::super::{restart, revision};
+use super::super::{restart, revision, standby};
 
 /// A machine.
 pub(crate) fn read_machine(object: &KubeVirtMachineObject) -> Machine {
@@ -78,8 +79,16 @@ pub(crate) fn read_machine(object: &KubeVirtMachineObject) -> Machine {
         draining: Draining::read(metadata.annotations.as_ref()),
         disk_sources: read_disk_sources(metadata.annotations.as_ref()).map(intern_text),
         recycling: RecycleFacts::read(metadata.annotations.as_ref()),
+        standby: read_standby_state(object),
+        activated: read_activated_at(metadata.annotations.as_ref()),
         ..Machine::blank(id)
     }
+}
+
+fn read_standby_state(object: &KubeVirtMachineObject) -> Option<Arc<StandbyState>> {
+    let (phase, ready_since) = (object.standby?, object.status.ready_since);
+    let kept_off = standby::is_kept_off(object.run_strategy);
+    Some(Arc::new(StandbyState { phase, ready_since, kept_off }))
 }
 
 /// Name of the revision in the label of the machine.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use vmpool_api::kubevirt::values::RunStrategy;
 use vmpool_engine::limits;
 use vmpool_engine::model::MachineReferences;
+use vmpool_engine::standby::{STANDBY, StandbyPhase};
 use vmpool_instancetype::pins;
 use vmpool_platform::decode::{lenient_list, lenient_value};
 use vmpool_platform::intern::{InternTable, intern_text};
@@ -29,6 +30,8 @@ pub struct KubeVirtMachineObject {
     /// Its labels, which the selector of the pool selects. `None` if they are too large to be kept: the pool
     /// then treats the machine as selected, because releasing it would be the destructive error.
     pub(crate) labels: Option<CachedLabels>,
+    /// Its phase, if it is a standby machine.
+    pub(crate) standby: Option<StandbyPhase>,
     /// The labels in its template, which its VirtualMachineInstance gets. `None` if they are too large to be
     /// kept.
     pub(crate) inner_labels: Option<CachedLabels>,
@@ -156,6 +159,7 @@ impl From<Wire> for KubeVirtMachineObject {
         Self {
             metadata,
             finalizers,
+            standby: labels.get(STANDBY).map(|text| StandbyPhase::read(text)),
             labels: CachedLabels::of(&labels),
             inner_labels: CachedLabels::from_json(&template.metadata.labels),
             node_selector: CachedLabels::from_json(&inner.node_selector),

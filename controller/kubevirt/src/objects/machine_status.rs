@@ -39,6 +39,8 @@ pub enum Readiness {
 pub(crate) struct KubeVirtMachineStatus {
     /// Whether its guest is ready.
     pub(crate) readiness: Readiness,
+    /// Since when its guest is ready.
+    pub(crate) ready_since: Option<Timestamp>,
     /// Whether a change of its template needs a restart.
     pub(crate) restart_required: bool,
     /// Its state in one word; `None` if there is none or if vmpool does not know it.
@@ -110,6 +112,9 @@ impl From<WireMachineStatus> for KubeVirtMachineStatus {
     fn from(status: WireMachineStatus) -> Self {
         Self {
             readiness: read_readiness(status.condition("Ready")),
+            ready_since: status
+                .condition("Ready")
+                .and_then(|known| known.last_transition_time.filter(|_| known.status == "True")),
             restart_required: status.condition("RestartRequired").is_some_and(|known| known.status == "True"),
             printable_status: status.printable_status.as_deref().and_then(|text| text.parse().ok()),
             problem: not_ready_problem(&status),

@@ -114,6 +114,10 @@ pub(crate) struct KubeVirtPoolStatus {
     #[serde(deserialize_with = "lenient_value")]
     pub(crate) restart_pending_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
+    pub(crate) standby_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient_value")]
+    pub(crate) ready_standby_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient_value")]
     pub(crate) draining_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
     pub(crate) image_outdated_replicas: Option<usize>,

@@ -154,6 +154,7 @@ fn a_condition_of_another_controller_keeps_its_fields_and_the_failure_has_the_wo
         next_number: None,
         healed: 7,
         revision: "p-4".into(),
+        standby: vmpool_engine::standby::StandbyCounts::default(),
         used_copies: [
             used(
                 "instancetype",

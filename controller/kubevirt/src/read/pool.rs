@@ -11,13 +11,14 @@ use vmpool_engine::progress::PROGRESS_DEADLINE_FIELD;
 use vmpool_engine::recycling::RECYCLE_FIELD;
 use vmpool_engine::scale_up::class_slots::list_distinct_classes;
 use vmpool_engine::scale_up::provisioning_limit::MAX_PROVISIONING_FIELD;
+use vmpool_engine::standby::STANDBY_FIELD;
 use vmpool_instancetype::pins::policy;
 
-use super::super::history_limit;
 use super::super::keys::LABEL_VALUE;
 use super::super::labels::CachedLabels;
 use super::super::objects::{FinalizerSummary, KubeVirtPoolObject};
 use super::super::selectors::LabelSelector;
+use super::super::{history_limit, standby};
 use super::strategy::{
     self, AutohealingSettings, Messages, NameGenerationSettings, ScaleIn, ScaleInMode, UpdateMode,
 };
@@ -61,6 +62,10 @@ pub struct PoolSettings {
     pub max_provisioning: Value,
     /// `spec.healing`, raw: it is read together with the annotation.
     pub healing: Value,
+    /// `spec.standby`, raw: it is read together with the annotation.
+    pub standby: Value,
+    /// Why the template can have no standby machines.
+    pub start_obstacle: Option<&'static str>,
     /// `spec.drain`, raw: it is read together with the annotation.
     pub drain: Value,
     /// `spec.imageRefresh`, raw: it is read together with the annotation.
@@ -149,6 +154,8 @@ fn read_settings_with_errors(
         progress_deadline: spec[PROGRESS_DEADLINE_FIELD].clone(),
         max_provisioning: spec[MAX_PROVISIONING_FIELD].clone(),
         healing: spec["healing"].clone(),
+        standby: spec[STANDBY_FIELD].clone(),
+        start_obstacle: standby::find_start_obstacle(&spec["virtualMachineTemplate"]),
         drain: spec["drain"].clone(),
         image_refresh: spec[IMAGE_REFRESH_FIELD].clone(),
         recycle: spec[RECYCLE_FIELD].clone(),

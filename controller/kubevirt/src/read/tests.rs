@@ -47,6 +47,8 @@ fn a_recorded_pool_is_read_with_the_defaults() {
             max_protection: Value::Null,
             progress_deadline: Value::Null,
             max_provisioning: Value::Null,
+            standby: Value::Null,
+            start_obstacle: None,
             history_limit: Value::Null,
             scale_in: ScaleIn {
                 mode: ScaleInMode::Proactive,

@@ -50,7 +50,8 @@ impl<P: Platform> SamplePool<P> {
         let disks = own
             .map(|template| DiskDraft::new(format!("{name}-{}", template.name).into(), template.name.clone()))
             .collect();
-        Draft { name, number, revision: self.facts.revision.id.clone(), disks, rehearsal: Rehearsal::None }
+        let revision = self.facts.revision.id.clone();
+        Draft { name, number, revision, disks, rehearsal: Rehearsal::None, standby: None }
     }
 
     pub(super) fn template(&self) -> Value {

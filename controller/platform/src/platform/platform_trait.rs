@@ -5,7 +5,7 @@ use vmpool_engine::model::{DiskDraft, Draft, PublishedStatus};
 use vmpool_engine::revisions::{Fingerprint, RevisionId};
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::scale_up::names::NameBlock;
-use vmpool_engine::{ComputedStatus, Machine, ParsedPool, PoolSpec};
+use vmpool_engine::{ComputedStatus, Machine, ObjectId, ParsedPool, PoolSpec};
 
 use super::{
     ApiObject, DiskSources, Disks, Finalizers, Instances, MachineStorage, OtherController, RevisionObjects,
@@ -108,6 +108,25 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// according to the labels of another controller; `None` if nothing differs. It sets labels and
     /// annotations, and disks for devices without one. The rest of the spec stays unchanged.
     fn adopt(live: &Value, revision: &RevisionId, to: &Value, disks: &[DiskDraft]) -> Option<Value>;
+
+    /// The merge patch that makes `live`, a stopped standby machine, active: it removes the label of standby
+    /// machines, sets labels and run state of template `to`, and records the time `at`. The rest of the
+    /// template follows from [`Platform::update`].
+    fn activate(pool: &Self::Pool, live: &Value, revision: &RevisionId, to: &Value, at: &str) -> Value;
+
+    /// The merge patch that stops `live`, a standby machine whose warm-up has ended.
+    fn stop_standby(live: &Value) -> Value;
+
+    /// The object whose creation starts an activated machine, if the platform does not start it otherwise. It
+    /// has the name of the machine and belongs to it, so that it exists once.
+    fn start_operation(_namespace: &str, _machine: &ObjectId) -> Option<Value> {
+        None
+    }
+
+    /// The path of the collection of such objects.
+    fn start_operations(_namespace: &str) -> String {
+        String::new()
+    }
 
     /// The merge patch that records on a machine that `revision` is in effect; an empty one if the instance
     /// records it.

@@ -42,6 +42,8 @@ pub trait Wording: Send + Sync + 'static {
             DeleteReason::Surplus { rule: SurplusRule::NeverReady } => {
                 ", because machines that have not been ready leave first"
             }
+            DeleteReason::StandbySurplus => ", a standby machine that the pool does not need any more",
+            DeleteReason::StandbyReplaced => ", a standby machine; another one takes its place",
             DeleteReason::Recycled { cause } => {
                 let why = cause.clause();
                 return format!("deleted machine {machine}, {why}; another machine takes its place");

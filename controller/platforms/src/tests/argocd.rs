@@ -40,6 +40,7 @@ fn pool<P: Platform>(conditions: Vec<StatusCondition>, observed: i64) -> Value {
         healed: 0,
         revision: "r".into(),
         used_copies: Arc::default(),
+        standby: vmpool_engine::standby::StandbyCounts::default(),
     };
     object["status"] =
         P::status(&stored, &ComputedStatus { summary, conditions, activity: Vec::new() }, StatusFields::All);

@@ -73,11 +73,13 @@ impl PlanBasis {
                         | DeleteReason::Unhealthy
                         | DeleteReason::NotReady
                         | DeleteReason::Recycled { .. }
+                        | DeleteReason::StandbySurplus
+                        | DeleteReason::StandbyReplaced
                         | DeleteReason::Targeted { forced: false },
                 } => {
                     machines.extend([&machine.uid]);
                 }
-                PoolAction::Update { disks: wanted, .. } => {
+                PoolAction::Update { disks: wanted, .. } | PoolAction::Activate { disks: wanted, .. } => {
                     disks.extend(free_disks_in_drafts(wanted).map(|disk| &disk.uid));
                 }
                 PoolAction::Create { draft } => {
@@ -108,6 +110,8 @@ impl PlanBasis {
                 | PoolAction::BeginDrain { .. }
                 | PoolAction::EndDrain { .. }
                 | PoolAction::ShortenProtection { .. }
+                | PoolAction::StartActivated { .. }
+                | PoolAction::StopStandby { .. }
                 | PoolAction::OpenNameBlock { .. }
                 | PoolAction::StoreRevision { .. }
                 | PoolAction::RestoreCopies { .. }

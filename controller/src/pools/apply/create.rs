@@ -186,7 +186,12 @@ async fn create_or_find_machine<P: Platform>(
         Err(error) => error,
     };
     let effects = if matches!(error, WriteError::Unconfirmed(_)) {
-        vec![Effect::NumberUsed(draft.number), Effect::CreateUnconfirmed(draft.name.clone(), draft.number)]
+        let (name, number) = (draft.name.clone(), draft.number);
+        let unconfirmed = match draft.standby {
+            Some(_) => Effect::StandbyUnconfirmed(name, number),
+            None => Effect::CreateUnconfirmed(name, number),
+        };
+        vec![Effect::NumberUsed(number), unconfirmed]
     } else {
         vec![judge_disks(context, pool, basis, draft, &error).await]
     };

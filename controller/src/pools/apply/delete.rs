@@ -74,6 +74,8 @@ async fn delete_machine<P: Platform>(
         DeleteReason::StorageChanged { preserved: true }
         | DeleteReason::Surplus { .. }
         | DeleteReason::Targeted { .. }
+        | DeleteReason::StandbySurplus
+        | DeleteReason::StandbyReplaced
         | DeleteReason::NotReady
         | DeleteReason::Recycled { .. } => writer.delete(kind, path, machine, version).await,
     }

@@ -48,6 +48,12 @@ pub(super) enum Effect {
     DiskCreated(ObjectId),
     /// A disk was created, and has another owner.
     DiskLost(String),
+    /// The create of a standby machine with the name and the number is unconfirmed.
+    StandbyUnconfirmed(Arc<str>, u64),
+    /// The activation of a standby machine is unconfirmed.
+    ActivationUnconfirmed(ObjectId),
+    /// The start of an activated machine was requested.
+    StartRequested(Uid),
     /// The create of a machine with the name and the number is unconfirmed.
     CreateUnconfirmed(Arc<str>, u64),
     /// Another object has the name of a machine whose create was unconfirmed.

@@ -39,6 +39,13 @@ pub(super) fn record_effects<P: Platform>(
             Effect::CreateUnconfirmed(name, number) => {
                 memory.machines.create_unconfirmed(&name, number, uptime);
             }
+            Effect::StandbyUnconfirmed(name, number) => {
+                memory.machines.standby_unconfirmed(&name, number, uptime);
+            }
+            Effect::ActivationUnconfirmed(machine) => {
+                memory.machines.activation_unconfirmed(&machine, uptime);
+            }
+            Effect::StartRequested(machine) => memory.request_start(&machine),
             Effect::NameTaken(id) => {
                 if memory.machines.name_taken(&id.name) {
                     memory.machine_losses.watch(&id, uptime);

@@ -213,6 +213,7 @@ fn whole_machine<P: Platform>(pool: &PoolEntry<P>, basis: &PlanBasis, wanted: &P
         revision: to.clone(),
         disks: disks.to_vec(),
         rehearsal: Rehearsal::None,
+        standby: None,
     };
     P::machine(&pool.object, &basis.templates.wanted.value(), &draft)
 }
@@ -315,9 +316,9 @@ pub(super) async fn record_machine_revision<P: Platform>(
 }
 
 /// A merge patch for a live machine.
-struct ComputedPatch {
-    merge: Value,
-    requirement: Requirement,
+pub(super) struct ComputedPatch {
+    pub(super) merge: Value,
+    pub(super) requirement: Requirement,
 }
 
 /// A patch to send for a machine that was read.
@@ -328,7 +329,7 @@ struct PreparedPatch {
 }
 
 /// Why a machine is not written to.
-enum Unfit {
+pub(super) enum Unfit {
     /// It differs from the machine that the plan used.
     Changed,
     /// Its spec would change, which the plan does not allow.
@@ -336,7 +337,7 @@ enum Unfit {
 }
 
 /// The result of patching a machine.
-enum Patched {
+pub(super) enum Patched {
     Done {
         before: Arc<Machine>,
         after: VersionedFacts<Machine>,
@@ -356,7 +357,7 @@ enum Patched {
 }
 
 /// Sends the patch that `compute` returns for the live machine.
-async fn patch_live_machine<P: Platform>(
+pub(super) async fn patch_live_machine<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     machine: &ObjectId,

@@ -296,8 +296,9 @@ async fn read_live<P: Platform>(
 /// a write of the controller, and so all changes up to `proven`. A list alone is no proof: after a change of
 /// leaders, the first deletion is always counted live.
 fn must_count(pool: &Pool, proven: Option<Duration>, uptime: Duration) -> bool {
-    // With `replicas: 0` the live count cannot change the result, so it is skipped.
-    pool.desired > 0 && proven.is_none_or(|proven| uptime.saturating_sub(proven) > COUNTED_FOR)
+    // If no machine stays, the live count cannot change the result, so it is skipped.
+    let keeps_some = pool.desired > 0 || pool.standby.is_some_and(|standby| standby.replicas > 0);
+    keeps_some && proven.is_none_or(|proven| uptime.saturating_sub(proven) > COUNTED_FOR)
 }
 
 /// Lists the live machines of the pool from the API server.

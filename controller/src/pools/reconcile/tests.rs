@@ -23,6 +23,7 @@ mod revisions;
 mod rollouts;
 mod settings;
 mod slow_admission;
+mod standby;
 mod targeted_removals;
 
 use std::sync::Arc;

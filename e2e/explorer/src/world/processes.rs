@@ -68,7 +68,11 @@ impl SimulatedWorld {
             client: client.clone(),
             namespace: None,
             instance: name.clone(),
-            settings: ControllerSettings { limits_provisioning: true, ..ControllerSettings::default() },
+            settings: ControllerSettings {
+                limits_provisioning: true,
+                keeps_standby: true,
+                ..ControllerSettings::default()
+            },
             metrics: ControllerMetrics::new(env),
             images: self.options.images.then(image_settings),
             image_refresh: self.options.image_refresh.then(ImageRefreshSettings::default),

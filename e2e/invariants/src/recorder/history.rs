@@ -120,6 +120,11 @@ impl RecordedState {
         self.all(kind).filter(move |object| object.owner_uid() == owner)
     }
 
+    /// The active machines of a pool, including terminating ones.
+    pub fn active_machines<'a>(&'a self, pool_uid: &'a str) -> impl Iterator<Item = &'a JsonObject> {
+        self.owned_by(TestedKind::Machine, pool_uid).filter(|machine| !machine.is_standby())
+    }
+
     /// The machines of a pool, including terminating ones, ordered by name.
     pub fn machines_of_pool<'a>(&'a self, pool_uid: &'a str) -> Vec<&'a JsonObject> {
         let mut machines: Vec<_> = self.owned_by(TestedKind::Machine, pool_uid).collect();

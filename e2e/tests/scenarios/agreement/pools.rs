@@ -212,6 +212,18 @@ pub(super) fn fields() -> Vec<(&'static str, Vec<Value>)> {
                 json!(true),
             ],
         ),
+        (
+            "/spec/standby",
+            vec![
+                json!({ "replicas": 2, "warmUp": "None", "warmUpDelay": "1h" }),
+                json!({ "replicas": -1 }),
+                json!({ "replicas": 1, "warmUp": "Never" }),
+                json!({ "replicas": 1, "warmUpDelay": "61m" }),
+                json!({ "replicas": 1, "warmUpDelay": "soon" }),
+                json!({ "warmUp": "None" }),
+                json!(2),
+            ],
+        ),
         ("/spec/imageRefresh", vec![json!("Off"), json!("Report"), json!("report"), json!(false)]),
         ("/spec/progressDeadlineSeconds", vec![json!(1), json!(0), json!("600"), json!(2_147_483_648_u64)]),
         (

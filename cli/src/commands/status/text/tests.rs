@@ -243,6 +243,18 @@ fn a_draining_machine_shows_its_hooks_and_its_deadline() {
 }
 
 #[test]
+fn a_standby_machine_is_counted_apart_and_is_not_called_unready() {
+    let mut pool = status();
+    (pool.standby, pool.ready_standby) = (2, 1);
+    pool.machines[0].ready = false;
+    pool.machines[0].standby = Some("stopped");
+    let text = plain_text(&pool, TextExtent::Screen);
+    assert!(text.contains(", 1 of 2 standby machines ready\n"), "{text}");
+    assert!(text.contains("standby machine, stopped"), "{text}");
+    assert!(!text.contains(&format!("machine {}: ", pool.machines[0].name)), "{text}");
+}
+
+#[test]
 fn machines_from_an_earlier_image_are_counted() {
     let mut pool = status();
     pool.image_outdated = 2;

@@ -276,6 +276,10 @@ pub(super) fn rule_examples() -> Vec<RuleExample> {
             with(pool(), "/metadata/annotations", json!({ "vmpool.dev/drain": r#"{"timeout": "25h"}"# })),
         ),
         create(
+            Rule::Standby,
+            with(pool(), "/metadata/annotations", json!({ "vmpool.dev/standby": r#"{"replicas": -1}"# })),
+        ),
+        create(
             Rule::Recycle,
             with(
                 pool(),

@@ -150,6 +150,25 @@ fn the_limit_on_provisioning_is_a_share(#[case] value: Value, #[case] allowed: b
     assert_eq!(refused(&World::complete().create(&limited)), expected);
 }
 
+#[rstest]
+#[case::machines(json!({ "replicas": 2 }), true)]
+#[case::all_fields(json!({ "replicas": 2, "warmUp": "None", "warmUpDelay": "0s" }), true)]
+#[case::a_negative_number(json!({ "replicas": -1 }), false)]
+#[case::another_field(json!({ "replicas": 1, "delay": "1m" }), false)]
+fn standby_has_known_settings(#[case] value: Value, #[case] allowed: bool) {
+    let expected = (!allowed).then_some(Rule::Standby);
+    assert_eq!(refused(&World::complete().create(&with(pool(), "/spec/standby", value))), expected);
+}
+
+#[test]
+fn a_template_that_does_not_start_by_itself_has_no_standby_machines() {
+    let manual = with(pool(), "/spec/virtualMachineTemplate/spec/runPolicy", json!("Manual"));
+    let standby = |replicas: u32| with(manual.clone(), "/spec/standby", json!({ "replicas": replicas }));
+    assert_eq!(refused(&World::complete().create(&standby(1))), Some(Rule::Standby));
+    assert_allowed(&World::complete().create(&standby(0)));
+    assert_allowed(&World::complete().create(&manual));
+}
+
 #[test]
 fn machines_are_not_recreated_for_their_images_if_all_disks_are_retained() {
     let recreates = with(pool(), "/spec/imageRefresh", json!("Recreate"));

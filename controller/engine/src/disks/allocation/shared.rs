@@ -13,7 +13,7 @@ pub(super) fn required_detachments<'a>(
     held_twice: &BTreeMap<&'a str, &'a Arc<Disk>>,
 ) -> BTreeSet<(&'a str, &'a str)> {
     let mut holders: BTreeMap<&str, Vec<&'a Machine>> = BTreeMap::new();
-    for machine in observed.pool_machines().filter(|machine| !machine.terminating) {
+    for machine in observed.owned_machines().filter(|machine| !machine.terminating) {
         for device in &machine.disks {
             if let Some((name, _)) = held_twice.get_key_value(&*device.disk) {
                 holders.entry(name).or_default().push(machine);

@@ -22,7 +22,7 @@ pub(super) struct MachineIndex<'a>(OnceCell<BTreeMap<&'a ObjectId, &'a Machine>>
 
 impl<'a> MachineIndex<'a> {
     pub(super) fn get(&self, observed: &'a ObservedPool<'_>, id: &ObjectId) -> Option<&'a Machine> {
-        let live = || observed.pool_machines().filter(|machine| !machine.terminating);
+        let live = || observed.owned_machines().filter(|machine| !machine.terminating);
         let index = || live().map(|machine| (&machine.id, &**machine)).collect();
         self.0.get_or_init(index).get(id).copied()
     }

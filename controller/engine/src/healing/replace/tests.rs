@@ -6,6 +6,7 @@ use super::*;
 use crate::draining::{DrainHook, DrainMark, DrainReason, Draining};
 use crate::model::{DisruptionBudget, MachineActivity, ScaleDownPolicy};
 use crate::protection::Protection;
+use crate::standby::{StandbyPhase, StandbyState};
 use crate::testing::{PoolWorld, deleted_machines, numbered_machine_name, observation_time};
 use vmpool_api::Share;
 
@@ -200,6 +201,26 @@ fn a_successor_with_another_name_inherits_the_backoff() {
     assert_eq!(deleted_machines(&world.plan()), NONE, "it waits");
     world.uptime += Duration::from_secs(20);
     assert_eq!(deleted_machines(&world.plan()), [&*next]);
+}
+
+#[test]
+fn an_activated_standby_machine_inherits_the_backoff() {
+    let standby = StandbyState { phase: StandbyPhase::Stopped, ready_since: None, kept_off: true };
+    let (former, next): (Arc<str>, Arc<str>) =
+        (numbered_machine_name(0).into(), numbered_machine_name(10).into());
+    let mut world =
+        world(1).with_machine(&next, 0).edit(&next, |machine| machine.standby = Some(Arc::new(standby)));
+    world.memory.start_failures.replaced(&former, world.uptime);
+    let observe = |world: &mut PoolWorld| {
+        let machines = world.machines.clone();
+        world.memory.observe_machines(machines.iter(), world.uptime);
+    };
+    observe(&mut world);
+    world.machines.retain(|machine| machine.id.name != former);
+    observe(&mut world);
+    let mut world = world.edit(&next, |machine| machine.standby = None);
+    observe(&mut world);
+    assert_eq!(world.memory.start_failures.replacements(&next), 1);
 }
 
 #[test]

@@ -182,6 +182,7 @@ fn a_deleted_pool_deletes_the_revisions_that_no_machine_refers_to(
         healed: 0,
         revision: "r1".into(),
         used_copies: Arc::default(),
+        standby: crate::standby::StandbyCounts::default(),
     };
     let world = world.pool(|pool| pool.published.summary = Some(summary));
     assert_eq!(pruned(&world.plan()), [""; 0]);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// The machine must wait for a disk.
-pub(super) fn draft_machine_disks(
+pub(crate) fn draft_machine_disks(
     observed: &ObservedPool<'_>,
     free_disks: &mut FreeDisks<'_>,
     machine: &Machine,
@@ -64,6 +64,17 @@ pub(super) fn are_complete(observed: &ObservedPool<'_>, machine: &Machine) -> bo
     };
     leftover_devices(observed.pool, machine).next().is_none()
         && observed.pool.disks.iter().filter(|template| template.used).all(filled)
+}
+
+/// Whether the machine has no device for a disk template of the revision, and no user removed it.
+pub(crate) fn lacks_device(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
+    let lacks = |template: &PoolDiskTemplate| {
+        let is_mapped = |device: &DiskRef| device.template.as_ref() == Some(&template.name);
+        !is_detached(machine, template)
+            && !machine.disks.iter().any(is_mapped)
+            && find_unmapped_device(observed, machine, template).is_none()
+    };
+    observed.pool.disks.iter().filter(|template| template.used).any(lacks)
 }
 
 fn draft_attached_disk(observed: &ObservedPool<'_>, device: &DiskRef, template: &Arc<str>) -> DiskDraft {

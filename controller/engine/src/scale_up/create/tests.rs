@@ -7,8 +7,11 @@ use super::*;
 use crate::PassMemory;
 use crate::backoff::{Backoff, MAX_BATCH};
 use crate::failure::{FailureReason, PoolFailure};
-use crate::model::{MachineActivity, PoolDiskTemplate, ScaleDownPolicy};
+use crate::membership::losses::Rehearsal;
+use crate::model::{DiskDraft, Draft, Lifetime, MachineActivity, Naming, PoolDiskTemplate, ScaleDownPolicy};
+use crate::plan::PoolAction;
 use crate::plan::{DeleteReason, NamesInUse, SurplusRule};
+use crate::scale_up::names::{MIN_BLOCK, NameBlock};
 use crate::testing::{PoolWorld, created_machines, deleted_machines, numbered_machine_name, own_disk};
 
 fn terminating(world: PoolWorld, numbers: impl IntoIterator<Item = u64>) -> PoolWorld {
@@ -66,6 +69,7 @@ fn a_draft_carries_every_choice() {
                     revision: "r1".into(),
                     disks: vec![disk("root"), disk("data")],
                     rehearsal: Rehearsal::None,
+                    standby: None,
                 }
             },
         ]

@@ -11,7 +11,7 @@ use crate::model::{Naming, ObjectId};
 fn delete(world: &EngineSimulation, id: &ObjectId) -> Option<String> {
     let mut api = world.api.clone();
     let (seen, pool) = (api.machines.log.len(), api.history.len() - 1);
-    let basis = RequestBasis { seen, pool, planned: pool, current: true };
+    let basis = RequestBasis { seen, pool, planned: pool, current: true, activating: 0 };
     let version = api.machines.objects[&id.name].version;
     api.delete(id, Some(version), basis, false).err()
 }

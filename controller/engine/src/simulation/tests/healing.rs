@@ -17,7 +17,7 @@ use crate::testing::{PoolWorld, numbered_machine_name};
 fn heal(world: &EngineSimulation, id: &ObjectId) -> Option<String> {
     let mut api = world.api.clone();
     let (seen, pool) = (api.machines.log.len(), api.history.len() - 1);
-    let basis = RequestBasis { seen, pool, planned: pool, current: true };
+    let basis = RequestBasis { seen, pool, planned: pool, current: true, activating: 0 };
     let version = api.machines.objects[&id.name].version;
     api.heal(id, Some(version), basis).err()
 }

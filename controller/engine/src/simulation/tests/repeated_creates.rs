@@ -105,7 +105,7 @@ fn only_the_repetition_of_a_create_planned_before_the_reservation_may_replace_a_
     }
     let after = world.api.history.len() - 1;
     let held = |number, planned| {
-        let basis = RequestBasis { seen: 0, pool: 0, planned, current: true };
+        let basis = RequestBasis { seen: 0, pool: 0, planned, current: true, activating: 0 };
         world.api.held(&numbered_machine_name(number), basis)
     };
     assert_eq!(held(SECOND, before), 0);

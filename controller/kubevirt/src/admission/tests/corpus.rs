@@ -475,6 +475,24 @@ fn the_longest_protection_is_checked_when_it_changes() {
 }
 
 #[test]
+fn standby_machines_are_checked_when_they_change() {
+    let annotated = |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/standby": text }));
+    let (good, bad) = (annotated(r#"{"replicas": 1}"#), annotated("1"));
+    assert_eq!(refused(&create(&good)), []);
+    assert_eq!(refused(&judge(Some(&good), &bad)), [Rule::Standby], "without a change of the spec");
+    assert_eq!(refused(&judge(Some(&bad), &bad)), []);
+    let field = |value: Value| with(pool(), "/spec/standby", value);
+    for bad in [json!({ "replicas": -1 }), json!(1), json!({ "replicas": 1, "warmUp": "Later" })] {
+        assert_eq!(refused(&create(&field(bad.clone()))), [Rule::Standby], "{bad}");
+    }
+    let preserving = |pool: Value| {
+        with(pool, "/spec/scaleInStrategy", json!({ "proactive": { "statePreservation": "Offline" } }))
+    };
+    assert_eq!(refused(&create(&preserving(field(json!({ "replicas": 0 }))))), []);
+    assert_eq!(refused(&create(&preserving(field(json!({ "replicas": 1 }))))), [Rule::Standby]);
+}
+
+#[test]
 fn the_setting_of_healing_is_checked_when_it_changes() {
     let annotated = |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/healing": text }));
     let (good, bad) = (annotated(r#"{"notReadyFor": "1m"}"#), annotated("on"));

@@ -1,0 +1,75 @@
+//! Rules about standby machines.
+
+use serde_json::Value;
+use vmpool_api::kubevirt::values::StatePreservation;
+use vmpool_engine::standby::{STANDBY, STANDBY_FIELD, parse_standby};
+
+use super::super::standby::find_start_obstacle;
+use super::findings::Findings;
+use super::pool::KubeVirtPoolView;
+use super::rule::Rule;
+
+/// The field and the annotation for standby machines, as far as they change, and what a pool with standby
+/// machines must not have.
+pub(super) fn check_standby(
+    old: Option<KubeVirtPoolView<'_>>,
+    new: KubeVirtPoolView<'_>,
+    findings: &mut Findings,
+) {
+    let field = new.part(STANDBY_FIELD);
+    if !field.is_null()
+        && old.is_none_or(|old| old.part(STANDBY_FIELD) != field)
+        && parse_standby(field).is_err()
+    {
+        refuse_value(findings, format!("spec.{STANDBY_FIELD}"), field);
+    }
+    let annotation = new.annotation(STANDBY);
+    let is_changed = old.is_none_or(|old| old.annotation(STANDBY) != annotation);
+    if !annotation.is_null() && is_changed && parse_standby(&annotated_setting(annotation)).is_err() {
+        refuse_value(findings, format!("metadata.annotations[{STANDBY}]"), annotation);
+    }
+    let obstacle = find_obstacle(new);
+    if old.is_none_or(|old| wants_standby(old) != wants_standby(new) || find_obstacle(old) != obstacle)
+        && let Some(obstacle) = obstacle.filter(|_| wants_standby(new))
+    {
+        let way_out = "change it, or set standby.replicas to 0";
+        findings.refuse(Rule::Standby, format!("spec.{STANDBY_FIELD}"), &setting(new), obstacle, way_out);
+    }
+}
+
+fn refuse_value(findings: &mut Findings, path: String, value: &Value) {
+    let reason =
+        "it is not an object with replicas from 0, warmUp FirstReady or None, and warmUpDelay from 0s to 1h";
+    findings.refuse(Rule::Standby, path, value, reason, "use for example {\"replicas\": 2}, or remove it");
+}
+
+/// The value of the annotation; null if it is no JSON.
+fn annotated_setting(annotation: &Value) -> Value {
+    let text = annotation.as_str().unwrap_or_default();
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+/// The effective setting: the field, or else the annotation.
+fn setting(pool: KubeVirtPoolView<'_>) -> Value {
+    match pool.part(STANDBY_FIELD) {
+        Value::Null => annotated_setting(pool.annotation(STANDBY)),
+        field => field.clone(),
+    }
+}
+
+fn wants_standby(pool: KubeVirtPoolView<'_>) -> bool {
+    parse_standby(&setting(pool)).is_ok_and(|settings| settings.replicas > 0)
+}
+
+/// Why the pool can have no standby machines.
+fn find_obstacle(pool: KubeVirtPoolView<'_>) -> Option<&'static str> {
+    let strategy = pool.part("scaleInStrategy");
+    let preserves = |mode: &str| {
+        let preservation = &strategy[mode]["statePreservation"];
+        !preservation.is_null() && *preservation != *StatePreservation::Disabled.as_str()
+    };
+    if preserves("proactive") || preserves("opportunistic") {
+        return Some("state preservation binds disks to ordinals");
+    }
+    find_start_obstacle(pool.part("virtualMachineTemplate"))
+}
