@@ -65,21 +65,7 @@ impl ComputedStatus {
 pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>) -> ComputedStatus {
     let pool = observed.pool;
     let counts = MachineCounts::of(observed);
-    let summary = StatusSummary {
-        observed_generation: pool.generation,
-        replicas: counts.total,
-        ready: counts.ready,
-        available: counts.available,
-        updated: counts.updated,
-        restart_pending: counts.restart_pending,
-        draining: counts.draining,
-        image_outdated: count_image_outdated(observed),
-        next_number: (pool.naming == Naming::Random).then(|| observed.settled_numbers()),
-        healed: observed.memory.healed_machines(),
-        revision: pool.revision.id.clone(),
-        used_copies: pool.revision.copies.used.clone(),
-        standby: counts::count_standby(observed),
-    };
+    let summary = summarize_pool(observed, &counts);
 
     let blocked = BlockedSteps::of(observed);
     let mut wanted = Vec::new();
@@ -113,6 +99,51 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
             });
         }
     }
+    wanted.extend(specification_conditions(observed, failure));
+    let protected = protection::blocked_by_protection_condition(observed);
+    let limited = provisioning::provisioning_limited_condition(observed);
+    let healing = healing::healing_blocked_condition(observed);
+    let waits =
+        protected.iter().chain(&limited).chain(&healing).map(|condition| condition.message.clone()).collect();
+    wanted.extend(phase::phase_conditions(observed, &counts, failure, overridden, waits));
+    wanted.extend(protected);
+    wanted.extend(limited);
+    wanted.extend(healing);
+    wanted.extend(provisioning::start_overdue_condition(observed));
+    wanted.extend(standby::standby_started_condition(observed));
+    wanted.extend(images::image_outdated_condition(observed));
+    let conditions =
+        merge_conditions(wanted, &pool.published.conditions, observed.now, summary.observed_generation);
+    let activity = activity::extended_activity_log(observed, &summary);
+    ComputedStatus { summary, conditions, activity }
+}
+
+fn summarize_pool(observed: &ObservedPool<'_>, counts: &MachineCounts) -> StatusSummary {
+    let pool = observed.pool;
+    StatusSummary {
+        observed_generation: pool.generation,
+        replicas: counts.total,
+        ready: counts.ready,
+        available: counts.available,
+        updated: counts.updated,
+        restart_pending: counts.restart_pending,
+        draining: counts.draining,
+        image_outdated: count_image_outdated(observed),
+        next_number: (pool.naming == Naming::Random).then(|| observed.settled_numbers()),
+        healed: observed.memory.healed_machines(),
+        revision: pool.revision.id.clone(),
+        used_copies: pool.revision.copies.used.clone(),
+        standby: counts::count_standby(observed),
+    }
+}
+
+/// What the pool and its settings ask for, and what is wrong with them.
+fn specification_conditions(
+    observed: &ObservedPool<'_>,
+    failure: Option<&PoolFailure>,
+) -> Vec<ComputedCondition> {
+    let pool = observed.pool;
+    let mut wanted = Vec::new();
     if pool.paused {
         wanted.push(ComputedCondition {
             kind: ConditionType::ReplicaPaused,
@@ -154,22 +185,7 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
             message: summarize_messages(&pool.invalid_settings),
         });
     }
-    let protected = protection::blocked_by_protection_condition(observed);
-    let limited = provisioning::provisioning_limited_condition(observed);
-    let healing = healing::healing_blocked_condition(observed);
-    let waits =
-        protected.iter().chain(&limited).chain(&healing).map(|condition| condition.message.clone()).collect();
-    wanted.extend(phase::phase_conditions(observed, &counts, failure, overridden, waits));
-    wanted.extend(protected);
-    wanted.extend(limited);
-    wanted.extend(healing);
-    wanted.extend(provisioning::start_overdue_condition(observed));
-    wanted.extend(standby::standby_started_condition(observed));
-    wanted.extend(images::image_outdated_condition(observed));
-    let conditions =
-        merge_conditions(wanted, &pool.published.conditions, observed.now, summary.observed_generation);
-    let activity = activity::extended_activity_log(observed, &summary);
-    ComputedStatus { summary, conditions, activity }
+    wanted
 }
 
 fn available_condition(

@@ -42,7 +42,9 @@ pub(crate) fn plan_recycling<'a>(
     // The last claim of a machine is no obstacle: the machine serves until its end.
     let (claimed, blocked): (Vec<_>, Vec<_>) =
         protected.into_iter().partition(|due| due.cause == RecycleCause::Claims);
-    claimed.iter().for_each(|due| protected::replan_after_protection(observed, plan, due.machine));
+    for due in &claimed {
+        protected::replan_after_protection(observed, plan, due.machine);
+    }
     let blocked: Vec<&Arc<Machine>> = blocked.iter().map(|due| due.machine).collect();
     protected::block_protected_step(observed, plan, ProtectedStep::Recycling, &blocked);
     if !due.is_empty() {

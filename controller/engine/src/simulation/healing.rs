@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use vmpool_api::Share;
 
-use super::api::{Api, BrokenInvariant, RequestBasis, RequestRefusal, check_invariant};
+use super::api::{Api, BrokenInvariant, PoolHistoryEntry, RequestBasis, RequestRefusal, check_invariant};
 use crate::healing::setting::HealingPolicy;
 use crate::ledger::VersionedFacts;
 use crate::model::{Machine, MachineActivity, ObjectId};
@@ -56,7 +56,7 @@ impl Api {
     /// How many machines count as gone in a plan with this basis: those whose deletion does not end, as many
     /// as one of the settings that it may have read allows.
     pub(super) fn count_stuck(&self, basis: RequestBasis) -> usize {
-        let limits = self.history[basis.pool..].iter().filter_map(|pool| pool.max_unhealthy());
+        let limits = self.history[basis.pool..].iter().filter_map(PoolHistoryEntry::max_unhealthy);
         let is_stuck = |machine: &Machine| {
             let age = machine.terminating_since.map(|since| self.timestamp().duration_since(since));
             age.is_some_and(|age| age.unsigned_abs() >= HEALING.replace_stuck_after)

@@ -344,36 +344,9 @@ impl EngineSimulation {
                     api.fail(id);
                 }
             }),
-            SimulationStep::LoseDisk(which) => {
-                let uid = &self.api.pool.id.uid;
-                let ours = |disk: &&VersionedFacts<Disk>| disk.facts.pool_uid_label.as_ref() == Some(uid);
-                let disks = self.api.disks.objects.values().filter(ours);
-                let names: Vec<Arc<str>> = disks.map(|disk| disk.facts.id.name.clone()).collect();
-                if let Some(name) = pick_by_number(&names, which) {
-                    self.api.lose_disk(name);
-                    self.tell(format_args!("disk {name} is lost"));
-                }
-            }
-            SimulationStep::GrabDiskName(number) => {
-                let disk = match self.api.pool.naming {
-                    Naming::Random => format!("{}-root", numbered_machine_name(number as u64)),
-                    Naming::Ordinal => format!("web-{number}-root"),
-                };
-                if !self.api.disks.objects.contains_key(&*disk) {
-                    let owner = &self.api.machines.objects["web-batch"].facts.id;
-                    let owner = (number % 2 == 0).then(|| Owner::machine(owner));
-                    self.api.put_disk(&disk, owner);
-                    self.tell(format_args!("a user creates disk {disk}"));
-                }
-            }
-            SimulationStep::Finish(which) => {
-                let machines = self.api.machines.objects.values().filter(|seen| can_finish(&seen.facts));
-                let names: Vec<Arc<str>> = machines.map(|seen| seen.facts.id.name.clone()).collect();
-                if let Some(name) = pick_by_number(&names, which) {
-                    self.api.finish(name);
-                    self.tell(format_args!("{name} is gone"));
-                }
-            }
+            SimulationStep::LoseDisk(which) => self.lose_disk(which),
+            SimulationStep::GrabDiskName(number) => self.grab_disk_name(number),
+            SimulationStep::Finish(which) => self.finish_deletion(which),
             SimulationStep::Collect => {
                 let collected = self.api.collect();
                 if collected > 0 {
@@ -381,6 +354,42 @@ impl EngineSimulation {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// A disk of the pool is lost.
+    fn lose_disk(&mut self, which: usize) {
+        let uid = &self.api.pool.id.uid;
+        let ours = |disk: &&VersionedFacts<Disk>| disk.facts.pool_uid_label.as_ref() == Some(uid);
+        let disks = self.api.disks.objects.values().filter(ours);
+        let names: Vec<Arc<str>> = disks.map(|disk| disk.facts.id.name.clone()).collect();
+        if let Some(name) = pick_by_number(&names, which) {
+            self.api.lose_disk(name);
+            self.tell(format_args!("disk {name} is lost"));
+        }
+    }
+
+    /// A user creates a disk with a name that the pool may want.
+    fn grab_disk_name(&mut self, number: usize) {
+        let disk = match self.api.pool.naming {
+            Naming::Random => format!("{}-root", numbered_machine_name(number as u64)),
+            Naming::Ordinal => format!("web-{number}-root"),
+        };
+        if !self.api.disks.objects.contains_key(&*disk) {
+            let owner = &self.api.machines.objects["web-batch"].facts.id;
+            let owner = (number % 2 == 0).then(|| Owner::machine(owner));
+            self.api.put_disk(&disk, owner);
+            self.tell(format_args!("a user creates disk {disk}"));
+        }
+    }
+
+    /// A deletion ends.
+    fn finish_deletion(&mut self, which: usize) {
+        let machines = self.api.machines.objects.values().filter(|seen| can_finish(&seen.facts));
+        let names: Vec<Arc<str>> = machines.map(|seen| seen.facts.id.name.clone()).collect();
+        if let Some(name) = pick_by_number(&names, which) {
+            self.api.finish(name);
+            self.tell(format_args!("{name} is gone"));
         }
     }
 

@@ -56,7 +56,8 @@ pub(super) fn start_overdue_condition(observed: &ObservedPool<'_>) -> Option<Com
 /// The timeout in the largest unit that divides it.
 fn describe_timeout(timeout: Duration) -> String {
     let seconds = timeout.as_secs();
-    let (count, unit) = if seconds % 60 == 0 { (seconds / 60, "minute") } else { (seconds, "second") };
+    let (count, unit) =
+        if seconds.is_multiple_of(60) { (seconds / 60, "minute") } else { (seconds, "second") };
     if count == 1 { unit.to_owned() } else { format!("{count} {unit}s") }
 }
 

@@ -7,15 +7,13 @@ const RULES: &str = "groups: [{rules: [{alert: VmpoolOdd}]}]";
 
 /// A file with one check for each count.
 fn write_tests(name: &str, counts: &[u32]) -> Value {
-    let checks: String = counts
-        .iter()
-        .map(|count| {
-            format!(
-                "\n    - expr: count(ALERTS{{alertname=\"{name}\",alertstate=\"firing\"}}) or vector(0)\n      exp_samples: [{{value: {count}}}]"
-            )
-        })
-        .collect();
-    serde_yaml_ng::from_str(&format!("tests:\n- promql_expr_test:{checks}")).unwrap()
+    let write_check = |count: &u32| {
+        format!(
+            "\n    - expr: count(ALERTS{{alertname=\"{name}\",alertstate=\"firing\"}}) or vector(0)\n      exp_samples: [{{value: {count}}}]"
+        )
+    };
+    let checks: Vec<String> = counts.iter().map(write_check).collect();
+    serde_yaml_ng::from_str(&format!("tests:\n- promql_expr_test:{}", checks.concat())).unwrap()
 }
 
 #[rstest]

@@ -326,114 +326,138 @@ const EVERY_USER_NAME: &str = "vmpool-cluster-instancetypes";
 
 /// The parts of the role with this kind and name, each with whether the variant has it.
 fn expected_parts(variant: &Variant, kind: &str, name: &str) -> Vec<(bool, Grants)> {
-    let everywhere = variant.namespace.is_none();
-    let (dvp, kubevirt, autoscalers) = (variant.dvp, variant.kubevirt, variant.autoscalers);
-    let refresh = variant.image_refresh;
-    let (images, standalone, own_certificates) = (variant.images, variant.standalone, !variant.cert_manager);
+    let (dvp, kubevirt) = (variant.dvp, variant.kubevirt);
     match (kind, name) {
-        ("ClusterRole", "vmpool-controller") => {
-            vec![
-                (true, CONTROLLER_CLUSTER),
-                (kubevirt, CONTROLLER_KUBEVIRT_CLUSTER),
-                (everywhere, CONTROLLER_SHARED),
-                (everywhere && dvp, CONTROLLER_NAMESPACED),
-                (everywhere && kubevirt, CONTROLLER_KUBEVIRT),
-                (everywhere && images, CONTROLLER_IMAGES_CLUSTER),
-                (everywhere && images, CONTROLLER_IMAGES),
-                (everywhere && variant.wrappers, CONTROLLER_WRAPPERS),
-                (everywhere && autoscalers, CONTROLLER_AUTOSCALERS),
-                (everywhere && autoscalers && dvp, CONTROLLER_AUTOSCALERS_DVP),
-                (everywhere && autoscalers && kubevirt, CONTROLLER_AUTOSCALERS_KUBEVIRT),
-                (refresh && dvp, CONTROLLER_IMAGE_REFRESH_CLUSTER),
-                (everywhere && refresh && dvp, CONTROLLER_IMAGE_REFRESH_DVP),
-                (everywhere && refresh && kubevirt, CONTROLLER_IMAGE_REFRESH_KUBEVIRT),
-            ]
-        }
-        ("Role", "vmpool-controller") => {
-            vec![
-                (true, CONTROLLER_SHARED),
-                (dvp, CONTROLLER_NAMESPACED),
-                (kubevirt, CONTROLLER_KUBEVIRT),
-                (images, CONTROLLER_IMAGES),
-                (variant.wrappers, CONTROLLER_WRAPPERS),
-                (autoscalers, CONTROLLER_AUTOSCALERS),
-                (autoscalers && dvp, CONTROLLER_AUTOSCALERS_DVP),
-                (autoscalers && kubevirt, CONTROLLER_AUTOSCALERS_KUBEVIRT),
-                (refresh && dvp, CONTROLLER_IMAGE_REFRESH_DVP),
-                (refresh && kubevirt, CONTROLLER_IMAGE_REFRESH_KUBEVIRT),
-            ]
-        }
+        (_, "vmpool-controller") => expected_controller_parts(variant, kind),
         ("Role", "vmpool-controller-images") => {
             vec![(dvp, CONTROLLER_IMAGE_REFRESH_DVP), (kubevirt, CONTROLLER_IMAGE_REFRESH_KUBEVIRT)]
         }
         ("Role", "vmpool-controller-lease") => vec![(true, LEASE)],
-        ("ClusterRole", "vmpool-webhook") => {
-            vec![
-                (dvp, WEBHOOK_CLUSTER),
-                (own_certificates, WEBHOOK_BUNDLE),
-                (everywhere && dvp, WEBHOOK_NAMESPACED),
-                (everywhere && kubevirt, WEBHOOK_KUBEVIRT),
-                (images, WEBHOOK_IMAGES_CLUSTER),
-                (everywhere && images, WEBHOOK_IMAGES),
-                (kubevirt && own_certificates, WEBHOOK_TYPES_BUNDLE),
-                (kubevirt, WEBHOOK_TYPES_CLUSTER),
-                (everywhere && kubevirt, WEBHOOK_TYPES),
-            ]
-        }
-        ("Role", "vmpool-webhook") => {
-            vec![
-                (dvp, WEBHOOK_NAMESPACED),
-                (kubevirt, WEBHOOK_KUBEVIRT),
-                (images, WEBHOOK_IMAGES),
-                (kubevirt, WEBHOOK_TYPES),
-            ]
-        }
-        ("ClusterRole", "vmpool-apiserver") => {
-            vec![
-                (true, APISERVER_CLUSTER),
-                (kubevirt, APISERVER_KUBEVIRT_CLUSTER),
-                (everywhere, APISERVER_EVENTS),
-                (everywhere && dvp, APISERVER_NAMESPACED),
-                (everywhere && kubevirt, APISERVER_KUBEVIRT),
-                (everywhere && autoscalers, APISERVER_AUTOSCALERS),
-            ]
-        }
-        ("Role", "vmpool-apiserver") => {
-            vec![
-                (true, APISERVER_EVENTS),
-                (dvp, APISERVER_NAMESPACED),
-                (kubevirt, APISERVER_KUBEVIRT),
-                (autoscalers, APISERVER_AUTOSCALERS),
-            ]
-        }
+        (_, "vmpool-webhook") => expected_webhook_parts(variant, kind),
+        (_, "vmpool-apiserver") => expected_apiserver_parts(variant, kind),
         ("ClusterRole", "vmpool-viewer" | "vmpool-editor" | "vmpool-admin") => {
-            let (editor, admin) = (name != "vmpool-viewer", name == "vmpool-admin");
-            vec![
-                (dvp, VIEWER),
-                (variant.platform_group, VIEWER_PLATFORM),
-                (kubevirt, VIEWER_KUBEVIRT),
-                (editor && dvp, EDITOR),
-                (editor && variant.platform_group, EDITOR_PLATFORM),
-                (editor && kubevirt, EDITOR_KUBEVIRT),
-                (admin && dvp, ADMIN),
-                (admin && variant.platform_group, ADMIN_PLATFORM),
-                (admin && kubevirt, ADMIN_KUBEVIRT),
-                (images, VIEWER_IMAGES),
-                (editor && images, EDITOR_IMAGES),
-                (admin && images, ADMIN_IMAGES),
-                (autoscalers, VIEWER_AUTOSCALERS),
-                (editor && autoscalers, EDITOR_AUTOSCALERS),
-                (standalone, VIEWER_STANDALONE),
-                (editor && standalone, EDITOR_STANDALONE),
-            ]
+            expected_user_parts(variant, name)
         }
         ("Role", DOCTOR_NAME) => vec![(true, DOCTOR)],
         ("Role", "vmpool-doctor-pools") => {
             vec![(dvp, DOCTOR_DVP), (variant.platform_group, DOCTOR_PLATFORM), (kubevirt, DOCTOR_KUBEVIRT)]
         }
-        ("ClusterRole", EVERY_USER_NAME) => vec![(standalone, EVERY_USER)],
+        ("ClusterRole", EVERY_USER_NAME) => vec![(variant.standalone, EVERY_USER)],
         _ => Vec::new(),
     }
+}
+
+/// The parts of a role of the controller.
+fn expected_controller_parts(variant: &Variant, kind: &str) -> Vec<(bool, Grants)> {
+    let everywhere = variant.namespace.is_none();
+    let (dvp, kubevirt, autoscalers) = (variant.dvp, variant.kubevirt, variant.autoscalers);
+    let (images, refresh) = (variant.images, variant.image_refresh);
+    match kind {
+        "ClusterRole" => vec![
+            (true, CONTROLLER_CLUSTER),
+            (kubevirt, CONTROLLER_KUBEVIRT_CLUSTER),
+            (everywhere, CONTROLLER_SHARED),
+            (everywhere && dvp, CONTROLLER_NAMESPACED),
+            (everywhere && kubevirt, CONTROLLER_KUBEVIRT),
+            (everywhere && images, CONTROLLER_IMAGES_CLUSTER),
+            (everywhere && images, CONTROLLER_IMAGES),
+            (everywhere && variant.wrappers, CONTROLLER_WRAPPERS),
+            (everywhere && autoscalers, CONTROLLER_AUTOSCALERS),
+            (everywhere && autoscalers && dvp, CONTROLLER_AUTOSCALERS_DVP),
+            (everywhere && autoscalers && kubevirt, CONTROLLER_AUTOSCALERS_KUBEVIRT),
+            (refresh && dvp, CONTROLLER_IMAGE_REFRESH_CLUSTER),
+            (everywhere && refresh && dvp, CONTROLLER_IMAGE_REFRESH_DVP),
+            (everywhere && refresh && kubevirt, CONTROLLER_IMAGE_REFRESH_KUBEVIRT),
+        ],
+        "Role" => vec![
+            (true, CONTROLLER_SHARED),
+            (dvp, CONTROLLER_NAMESPACED),
+            (kubevirt, CONTROLLER_KUBEVIRT),
+            (images, CONTROLLER_IMAGES),
+            (variant.wrappers, CONTROLLER_WRAPPERS),
+            (autoscalers, CONTROLLER_AUTOSCALERS),
+            (autoscalers && dvp, CONTROLLER_AUTOSCALERS_DVP),
+            (autoscalers && kubevirt, CONTROLLER_AUTOSCALERS_KUBEVIRT),
+            (refresh && dvp, CONTROLLER_IMAGE_REFRESH_DVP),
+            (refresh && kubevirt, CONTROLLER_IMAGE_REFRESH_KUBEVIRT),
+        ],
+        _ => Vec::new(),
+    }
+}
+
+/// The parts of a role of the webhook.
+fn expected_webhook_parts(variant: &Variant, kind: &str) -> Vec<(bool, Grants)> {
+    let everywhere = variant.namespace.is_none();
+    let (dvp, kubevirt) = (variant.dvp, variant.kubevirt);
+    let (images, own_certificates) = (variant.images, !variant.cert_manager);
+    match kind {
+        "ClusterRole" => vec![
+            (dvp, WEBHOOK_CLUSTER),
+            (own_certificates, WEBHOOK_BUNDLE),
+            (everywhere && dvp, WEBHOOK_NAMESPACED),
+            (everywhere && kubevirt, WEBHOOK_KUBEVIRT),
+            (images, WEBHOOK_IMAGES_CLUSTER),
+            (everywhere && images, WEBHOOK_IMAGES),
+            (kubevirt && own_certificates, WEBHOOK_TYPES_BUNDLE),
+            (kubevirt, WEBHOOK_TYPES_CLUSTER),
+            (everywhere && kubevirt, WEBHOOK_TYPES),
+        ],
+        "Role" => vec![
+            (dvp, WEBHOOK_NAMESPACED),
+            (kubevirt, WEBHOOK_KUBEVIRT),
+            (images, WEBHOOK_IMAGES),
+            (kubevirt, WEBHOOK_TYPES),
+        ],
+        _ => Vec::new(),
+    }
+}
+
+/// The parts of a role of the API server.
+fn expected_apiserver_parts(variant: &Variant, kind: &str) -> Vec<(bool, Grants)> {
+    let everywhere = variant.namespace.is_none();
+    let (dvp, kubevirt, autoscalers) = (variant.dvp, variant.kubevirt, variant.autoscalers);
+    match kind {
+        "ClusterRole" => vec![
+            (true, APISERVER_CLUSTER),
+            (kubevirt, APISERVER_KUBEVIRT_CLUSTER),
+            (everywhere, APISERVER_EVENTS),
+            (everywhere && dvp, APISERVER_NAMESPACED),
+            (everywhere && kubevirt, APISERVER_KUBEVIRT),
+            (everywhere && autoscalers, APISERVER_AUTOSCALERS),
+        ],
+        "Role" => vec![
+            (true, APISERVER_EVENTS),
+            (dvp, APISERVER_NAMESPACED),
+            (kubevirt, APISERVER_KUBEVIRT),
+            (autoscalers, APISERVER_AUTOSCALERS),
+        ],
+        _ => Vec::new(),
+    }
+}
+
+/// The parts of the role with this name, which is for users of pools.
+fn expected_user_parts(variant: &Variant, name: &str) -> Vec<(bool, Grants)> {
+    let (dvp, kubevirt, autoscalers) = (variant.dvp, variant.kubevirt, variant.autoscalers);
+    let (images, standalone) = (variant.images, variant.standalone);
+    let (editor, admin) = (name != "vmpool-viewer", name == "vmpool-admin");
+    vec![
+        (dvp, VIEWER),
+        (variant.platform_group, VIEWER_PLATFORM),
+        (kubevirt, VIEWER_KUBEVIRT),
+        (editor && dvp, EDITOR),
+        (editor && variant.platform_group, EDITOR_PLATFORM),
+        (editor && kubevirt, EDITOR_KUBEVIRT),
+        (admin && dvp, ADMIN),
+        (admin && variant.platform_group, ADMIN_PLATFORM),
+        (admin && kubevirt, ADMIN_KUBEVIRT),
+        (images, VIEWER_IMAGES),
+        (editor && images, EDITOR_IMAGES),
+        (admin && images, ADMIN_IMAGES),
+        (autoscalers, VIEWER_AUTOSCALERS),
+        (editor && autoscalers, EDITOR_AUTOSCALERS),
+        (standalone, VIEWER_STANDALONE),
+        (editor && standalone, EDITOR_STANDALONE),
+    ]
 }
 
 /// The expected grants of the role with this kind and name.

@@ -33,7 +33,7 @@ fn reported(minutes: i64) -> Arc<Machine> {
 #[test]
 fn the_longer_of_what_the_platform_reports_and_what_the_leader_saw_counts() {
     let silent = unready(|_| {});
-    assert_eq!(unready_for(&[silent.clone()]), Some(0));
+    assert_eq!(unready_for(std::slice::from_ref(&silent)), Some(0));
     assert_eq!(unready_for(&[silent.clone(), silent.clone(), silent.clone()]), Some(2));
     assert_eq!(unready_for(&[reported(7)]), Some(7));
     assert_eq!(unready_for(&[silent.clone(), silent, reported(1)]), Some(2));

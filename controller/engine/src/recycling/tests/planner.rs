@@ -39,7 +39,7 @@ fn protect(machine: &mut Machine) {
         Some(Arc::new(Protection { until: Some(ProtectionEnd::At(until)), ..Protection::default() }));
 }
 
-fn draining(reason: Option<DrainReason>, value: &str) -> Option<Arc<Draining>> {
+fn draining(reason: Option<DrainReason>, value: &str) -> Arc<Draining> {
     let since = observation_time() - SignedDuration::from_secs(30);
     let mark = reason.map(|reason| DrainMark {
         id: "d1".to_owned(),
@@ -47,7 +47,7 @@ fn draining(reason: Option<DrainReason>, value: &str) -> Option<Arc<Draining>> {
         since,
         deadline: since + Duration::from_mins(10),
     });
-    Some(Arc::new(Draining { hooks: vec![DrainHook { name: "job".into(), value: value.into() }], mark }))
+    Arc::new(Draining { hooks: vec![DrainHook { name: "job".into(), value: value.into() }], mark })
 }
 
 fn causes(plan: &Plan) -> Vec<(&str, RecycleCause)> {
@@ -171,28 +171,28 @@ fn a_target_of_a_removal_is_not_replaced() {
 #[test]
 fn a_machine_with_hooks_drains_first_and_uses_budget_from_then_on() {
     let hooked = || world(3).edit("web-a", request).edit("web-b", request);
-    let plan = hooked().edit("web-a", |machine| machine.draining = draining(None, "")).plan();
+    let plan = hooked().edit("web-a", |machine| machine.draining = Some(draining(None, ""))).plan();
     assert_eq!((begun(&plan), causes(&plan)), (vec![("web-a", DrainReason::Recycling)], Vec::new()));
     let waiting = draining(Some(DrainReason::Recycling), "");
-    let plan = hooked().edit("web-a", |machine| machine.draining = waiting).plan();
+    let plan = hooked().edit("web-a", |machine| machine.draining = Some(waiting)).plan();
     assert_eq!((begun(&plan), causes(&plan)), (Vec::new(), Vec::new()), "web-b waits for budget");
     let released = draining(Some(DrainReason::Recycling), "d1");
-    let plan = hooked().edit("web-a", |machine| machine.draining = released).plan();
+    let plan = hooked().edit("web-a", |machine| machine.draining = Some(released)).plan();
     assert_eq!(causes(&plan), [("web-a", RecycleCause::Requested)]);
 }
 
 #[test]
 fn the_drain_ends_if_the_request_is_withdrawn_unless_a_hook_released_the_machine() {
     let mark = Some(DrainReason::Recycling);
-    let plan = world(3).edit("web-a", |machine| machine.draining = draining(mark, "")).plan();
+    let plan = world(3).edit("web-a", |machine| machine.draining = Some(draining(mark, ""))).plan();
     assert!(matches!(&plan.actions[..], [PoolAction::EndDrain { machine }] if &*machine.name == "web-a"));
-    let plan = world(3).edit("web-a", |machine| machine.draining = draining(mark, "d1")).plan();
+    let plan = world(3).edit("web-a", |machine| machine.draining = Some(draining(mark, "d1"))).plan();
     assert_eq!(causes(&plan), [("web-a", RecycleCause::Released)]);
 }
 
 #[test]
 fn one_released_hook_of_two_replaces_no_machine_before_the_deadline() {
-    let mut two = Arc::unwrap_or_clone(draining(Some(DrainReason::ScaleDown), "d1").unwrap());
+    let mut two = Arc::unwrap_or_clone(draining(Some(DrainReason::ScaleDown), "d1"));
     two.hooks.push(DrainHook { name: "other".into(), value: "".into() });
     let plan = world(3).edit("web-a", |machine| machine.draining = Some(Arc::new(two))).plan();
     assert_eq!(plan.actions, []);
@@ -202,7 +202,7 @@ fn one_released_hook_of_two_replaces_no_machine_before_the_deadline() {
 #[test]
 fn the_backoff_of_deletions_keeps_the_mark() {
     let waiting = draining(Some(DrainReason::Recycling), "");
-    let world = world(3).edit("web-a", request).edit("web-a", |machine| machine.draining = waiting);
+    let world = world(3).edit("web-a", request).edit("web-a", |machine| machine.draining = Some(waiting));
     let cause = crate::failure::PoolFailure {
         reason: crate::failure::FailureReason::FailedDelete,
         message: "no".to_owned(),
@@ -219,7 +219,7 @@ fn no_machine_is_replaced_while_the_template_cannot_be_used() {
     let mut plan = world(3)
         .edit("web-a", request)
         .edit("web-b", request)
-        .edit("web-b", |machine| machine.draining = draining(None, ""))
+        .edit("web-b", |machine| machine.draining = Some(draining(None, "")))
         .pool(|pool| pool.rollout.budget = DisruptionBudget::Machines(2))
         .plan();
     assert_eq!(plan.actions.len(), 2);
@@ -230,7 +230,7 @@ fn no_machine_is_replaced_while_the_template_cannot_be_used() {
 #[test]
 fn a_scale_down_chooses_a_machine_that_drains_for_its_replacement() {
     let waiting = draining(Some(DrainReason::Recycling), "");
-    let world = world(2).edit("web-a", request).edit("web-a", |machine| machine.draining = waiting);
+    let world = world(2).edit("web-a", request).edit("web-a", |machine| machine.draining = Some(waiting));
     assert_eq!(world.plan().actions, [], "the surplus is the draining machine");
 }
 
@@ -249,7 +249,10 @@ fn a_time_of_request_has_no_influence_on_others() {
 fn a_drained_machine_waits_while_the_budget_is_exceeded() {
     let released = || draining(Some(DrainReason::Recycling), "d1");
     let drained = |desired| {
-        world(desired).edit("web-a", request).edit("web-a", |machine| machine.draining = released()).plan()
+        world(desired)
+            .edit("web-a", request)
+            .edit("web-a", |machine| machine.draining = Some(released()))
+            .plan()
     };
     assert_eq!(causes(&drained(3)), [("web-a", RecycleCause::Requested)]);
     let scaled_up = drained(5);

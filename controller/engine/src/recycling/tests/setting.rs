@@ -51,12 +51,13 @@ fn the_jitter_shortens_the_lifetime_by_at_most_its_share() {
         .map(|number| weekly().lifetime_of(&Uid::from(format!("uid-{number}").as_str())).unwrap())
         .collect();
     let (longest, shortest) = (Duration::from_hours(168), Duration::from_hours(168) / 10 * 9);
+    let quarter = longest.saturating_sub(shortest) / 4;
     assert!(lifetimes.iter().all(|lifetime| (shortest..=longest).contains(lifetime)));
     let spread = |from: u32, to: u32| {
-        let within = shortest + (longest - shortest) / 4 * from..shortest + (longest - shortest) / 4 * to;
+        let within = shortest + quarter * from..shortest + quarter * to;
         lifetimes.iter().filter(|lifetime| within.contains(lifetime)).count()
     };
-    assert!((0..4).all(|quarter| spread(quarter, quarter + 1) > 150), "they are spread");
+    assert!((0..4).all(|number| spread(number, number + 1) > 150), "they are spread");
     assert_eq!(lifetimes[0], weekly().lifetime_of(&Uid::from("uid-0")).unwrap(), "and always the same");
 }
 

@@ -100,7 +100,7 @@ fn a_machine_past_the_start_timeout_delays_no_create() {
     assert_eq!(created_machines(&aged(minutes - 1).plan()).len(), 0);
     assert_eq!(created_machines(&aged(minutes).plan()).len(), 1);
     let sooner = aged(minutes - 1).pool(|pool| {
-        let start_timeout = START_TIMEOUT - Duration::from_mins(1);
+        let start_timeout = START_TIMEOUT.saturating_sub(Duration::from_mins(1));
         pool.healing = Some(HealingPolicy { start_timeout, ..HealingPolicy::default() });
     });
     assert_eq!(created_machines(&sooner.plan()).len(), 1, "the timeout of the pool counts");
