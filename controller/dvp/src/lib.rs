@@ -68,7 +68,7 @@ impl Platform for Dvp {
         machine
     }
     fn activate(pool: &DvpPoolObject, _: &Value, revision: &RevisionId, to: &Value, at: &str) -> Value {
-        standby::activate(pool, revision, to, at)
+        standby::activate_standby(pool, revision, to, at)
     }
     fn stop_standby(_: &Value) -> Value {
         standby::stop_standby()

@@ -1,7 +1,7 @@
 //! Standby machines of DVP.
 //!
-//! The platform copies the labels of a machine to its Pods. A standby machine therefore lacks the labels of its
-//! template and those of its pool, so that no Service and no PodDisruptionBudget selects its Pods.
+//! The platform copies the labels of a machine to its Pods. A standby machine therefore lacks the labels of
+//! its template and those of its pool, so that no Service and no PodDisruptionBudget selects its Pods.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -36,7 +36,7 @@ pub(super) fn stop_standby() -> Value {
 }
 
 /// The labels and the run policy of an active machine.
-pub(super) fn activate(pool: &DvpPoolObject, revision: &RevisionId, to: &Value, at: &str) -> Value {
+pub(super) fn activate_standby(pool: &DvpPoolObject, revision: &RevisionId, to: &Value, at: &str) -> Value {
     let mut wanted: Map<String, Value> = update::settable_entries(&to["metadata"]["labels"]);
     wanted.extend(write::managed_labels(pool));
     wanted.insert(labels::TEMPLATE_HASH.to_owned(), revision.as_str().into());

@@ -133,7 +133,7 @@ impl Platform for KubeVirt {
         Self::update(live, None, revision, to, disks)
     }
     fn activate(_: &KubeVirtPoolObject, live: &Value, _: &RevisionId, spec: &Value, at: &str) -> Value {
-        standby::activate(live, &spec[TEMPLATE], at)
+        standby::activate_standby(live, &spec[TEMPLATE], at)
     }
     fn stop_standby(live: &Value) -> Value {
         standby::stop_standby(live)

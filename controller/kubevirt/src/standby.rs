@@ -1,8 +1,8 @@
 //! Standby machines of KubeVirt.
 //!
-//! KubeVirt copies the labels in `spec.template` of a machine to its instance and its Pods. A standby machine has
-//! its own labels, which the selector of the pool selects, and lacks those in `spec.template`. No Service and no
-//! PodDisruptionBudget therefore selects its Pods.
+//! KubeVirt copies the labels in `spec.template` of a machine to its instance and its Pods. A standby machine
+//! has its own labels, which the selector of the pool selects, and lacks those in `spec.template`. No Service
+//! and no PodDisruptionBudget therefore selects its Pods.
 
 use serde_json::{Map, Value, json};
 use vmpool_api::kubevirt::values::RunStrategy;
@@ -39,7 +39,7 @@ pub(super) fn stop_standby(live: &Value) -> Value {
 }
 
 /// The inner labels and the run strategy of an active machine with this template.
-pub(super) fn activate(live: &Value, to: &Value, at: &str) -> Value {
+pub(super) fn activate_standby(live: &Value, to: &Value, at: &str) -> Value {
     let inner = &to["spec"]["template"]["metadata"]["labels"];
     let labels: Map<String, Value> = inner.as_object().cloned().unwrap_or_default();
     let (set, other) =

@@ -121,6 +121,17 @@ pub fn ready_replicas(count: i64) -> PoolPredicate {
     })
 }
 
+/// This number of machines is not terminating, all of them run, and `status.readyReplicas` says so. Others
+/// may be terminating.
+pub fn live_ready_replicas(count: i64) -> PoolPredicate {
+    PoolPredicate::new(format!("{count} replicas that stay, all ready"), move |view| {
+        let ready = view.pool().and_then(|pool| pool.number("/status/readyReplicas"));
+        i64::try_from(view.live().count()) == Ok(count)
+            && view.live().all(|machine| machine.is_running())
+            && ready == Some(count)
+    })
+}
+
 /// `spec.replicas` has this value.
 pub fn desired_replicas(replicas: i64) -> PoolPredicate {
     PoolPredicate::new(format!("spec.replicas of {replicas}"), move |view| {

@@ -6,8 +6,8 @@ use anyhow::{Result, ensure};
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_e2e::world::condition::{
-    has_machine, live_machine_count, machine_count, negate_condition, no_condition, pool_condition,
-    pool_event, pool_exists, ready_replicas, terminating_machine_count,
+    has_machine, live_machine_count, live_ready_replicas, machine_count, negate_condition, no_condition,
+    pool_condition, pool_event, pool_exists, ready_replicas, terminating_machine_count,
 };
 use vmpool_e2e::world::{SETTLE, ScenarioWorld};
 use vmpool_invariants::object::JsonObject;
@@ -66,7 +66,7 @@ fn a_machine_of_a_lost_node_is_replaced_under_another_name(#[case] platform: Tes
         let lost = &machines[..1];
         lose_nodes(world, lost, true).await?;
         // When its deletion does not end, then another machine takes its place, and it stays.
-        pool.until(live_machine_count(5).and(ready_replicas(5)).and(terminating_machine_count(1))).await?;
+        pool.until(live_ready_replicas(5).and(terminating_machine_count(1))).await?;
         let names: Vec<String> =
             pool.machines().await?.iter().map(|machine| machine.name().to_owned()).collect();
         ensure!(names.iter().filter(|name| *name == lost[0].name()).count() <= 1, "{names:?}");
@@ -97,8 +97,10 @@ fn healing_replaces_no_machine_while_too_many_are_not_ready(#[case] platform: Te
         pool.holds(exactly(&all).and(blocked()), SETTLE).await?;
         // When one node returns, then the machines of the other two are replaced.
         lose_nodes(world, &machines[2..3], false).await?;
-        pool.until(ready_replicas(5).and(terminating_machine_count(2)).and(no_condition("HealingBlocked")))
-            .await?;
+        pool.until(
+            live_ready_replicas(5).and(terminating_machine_count(2)).and(no_condition("HealingBlocked")),
+        )
+        .await?;
         pool.until(has_machine(&machines[2])).await?;
         lose_nodes(world, &machines[..2], false).await?;
         pool.until(machine_count(5).and(ready_replicas(5))).await?;
@@ -120,7 +122,7 @@ fn healing_does_not_replace_a_protected_machine(#[case] platform: TestedPlatform
         pool.until(blocked(&[lost[0].name(), "not replaced"])).await?;
         pool.holds(exactly(&all), SETTLE).await?;
         unprotect(world, &lost[0]).await?;
-        pool.until(ready_replicas(3).and(terminating_machine_count(1)).and(not_blocked())).await?;
+        pool.until(live_ready_replicas(3).and(terminating_machine_count(1)).and(not_blocked())).await?;
         lose_nodes(world, lost, false).await?;
         pool.until(machine_count(3).and(ready_replicas(3))).await?;
         Ok(())

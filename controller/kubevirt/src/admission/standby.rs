@@ -33,7 +33,13 @@ pub(super) fn check_standby(
         && let Some(obstacle) = obstacle.filter(|_| wants_standby(new))
     {
         let way_out = "change it, or set standby.replicas to 0";
-        findings.refuse(Rule::Standby, format!("spec.{STANDBY_FIELD}"), &setting(new), obstacle, way_out);
+        findings.refuse(
+            Rule::Standby,
+            format!("spec.{STANDBY_FIELD}"),
+            &effective_setting(new),
+            obstacle,
+            way_out,
+        );
     }
 }
 
@@ -50,7 +56,7 @@ fn annotated_setting(annotation: &Value) -> Value {
 }
 
 /// The effective setting: the field, or else the annotation.
-fn setting(pool: KubeVirtPoolView<'_>) -> Value {
+fn effective_setting(pool: KubeVirtPoolView<'_>) -> Value {
     match pool.part(STANDBY_FIELD) {
         Value::Null => annotated_setting(pool.annotation(STANDBY)),
         field => field.clone(),
@@ -58,7 +64,7 @@ fn setting(pool: KubeVirtPoolView<'_>) -> Value {
 }
 
 fn wants_standby(pool: KubeVirtPoolView<'_>) -> bool {
-    parse_standby(&setting(pool)).is_ok_and(|settings| settings.replicas > 0)
+    parse_standby(&effective_setting(pool)).is_ok_and(|settings| settings.replicas > 0)
 }
 
 /// Why the pool can have no standby machines.
