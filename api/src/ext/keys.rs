@@ -93,7 +93,8 @@ pub mod annotations {
     /// or `10%`.
     pub const MAX_PROVISIONING: &str = "vmpool.dev/max-provisioning";
     /// On machines of all platforms, as a label: the machine is a standby machine, `warming` or `stopped`. On
-    /// pools of all platforms, as an annotation: the standby machines, as JSON, for example `{"replicas": 2}`.
+    /// pools of all platforms, as an annotation: the standby machines, as JSON, for example
+    /// `{"replicas": 2}`.
     pub const STANDBY: &str = "vmpool.dev/standby";
     /// On machines of all platforms: when the controller activated a standby machine, RFC 3339.
     pub const ACTIVATED_AT: &str = "vmpool.dev/activated-at";

@@ -1,7 +1,7 @@
 //! Standby machines of DVP.
 //!
-//! The platform copies the labels of a machine to its Pods. A standby machine therefore lacks the labels of its
-//! template and those of its pool, so that no Service and no PodDisruptionBudget selects its Pods.
+//! The platform copies the labels of a machine to its Pods. A standby machine therefore lacks the labels of
+//! its template and those of its pool, so that no Service and no PodDisruptionBudget selects its Pods.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};

@@ -1,8 +1,8 @@
 //! Standby machines of KubeVirt.
 //!
-//! KubeVirt copies the labels in `spec.template` of a machine to its instance and its Pods. A standby machine has
-//! its own labels, which the selector of the pool selects, and lacks those in `spec.template`. No Service and no
-//! PodDisruptionBudget therefore selects its Pods.
+//! KubeVirt copies the labels in `spec.template` of a machine to its instance and its Pods. A standby machine
+//! has its own labels, which the selector of the pool selects, and lacks those in `spec.template`. No Service
+//! and no PodDisruptionBudget therefore selects its Pods.
 
 use serde_json::{Map, Value, json};
 use vmpool_api::kubevirt::values::RunStrategy;

@@ -20,8 +20,8 @@ pub fn status_errors(pool: &JsonObject, machines: &[&JsonObject]) -> Vec<Violati
     errors
 }
 
-/// The difference in the number of standby machines. Definitions of other origin do not have the field, and it is
-/// absent without any.
+/// The difference in the number of standby machines. Definitions of other origin do not have the field, and
+/// it is absent without any.
 fn standby_error(pool: &JsonObject, machines: usize) -> Option<Violation> {
     let shown = pool.number("/status/standbyReplicas")?;
     let what = format!("pool {}: status.standbyReplicas is {shown}, but should be {machines}", pool.name());

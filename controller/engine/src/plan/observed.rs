@@ -186,14 +186,15 @@ impl<'a> ObservedPool<'a> {
                 >= self.memory.led_for(self.uptime).saturating_add(self.pool.start_timeout())
     }
 
-    /// The time since the start of the machine, which is its creation or its activation; zero if that is in the
-    /// future.
+    /// The time since the start of the machine, which is its creation or its activation; zero if that is in
+    /// the future.
     pub(crate) fn age_of(&self, machine: &Machine) -> Duration {
         let start = self.activation_of(machine).unwrap_or(machine.created);
         Duration::try_from(self.now.duration_since(start)).unwrap_or_default()
     }
 
-    /// When the machine was activated; `None` if it was not, or if the annotation contains a time in the future.
+    /// When the machine was activated; `None` if it was not, or if the annotation contains a time in the
+    /// future.
     pub(crate) fn activation_of(&self, machine: &Machine) -> Option<Timestamp> {
         machine.activated.filter(|activated| *activated <= self.now && machine.standby.is_none())
     }

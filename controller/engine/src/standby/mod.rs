@@ -8,9 +8,9 @@
 //!                                                                                  a machine is missing
 //! ```
 //!
-//! The label [`STANDBY`] is the whole state of a standby machine: a new leader, a lost response or an old cache
-//! cannot count a machine twice. A machine without it is *active*: `replicas`, the disruption budget, healing
-//! and the status speak of active machines.
+//! The label [`STANDBY`] is the whole state of a standby machine: a new leader, a lost response or an old
+//! cache cannot count a machine twice. A machine without it is *active*: `replicas`, the disruption budget,
+//! healing and the status speak of active machines.
 //!
 //! * `state`: what the labels and annotations of a machine say.
 //! * `setting`: what a pool wants.

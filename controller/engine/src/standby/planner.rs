@@ -133,8 +133,8 @@ fn replace_one(
     outdated.first().map(|machine| delete_standby(machine, DeleteReason::StandbyReplaced))
 }
 
-/// Whether the controller creates a machine in the place of a deleted one: not of an invalid pool, and not while
-/// other clients take away what the pool creates.
+/// Whether the controller creates a machine in the place of a deleted one: not of an invalid pool, and not
+/// while other clients take away what the pool creates.
 fn can_create_others(observed: &ObservedPool<'_>) -> bool {
     let pool = observed.pool;
     pool.validation_errors.is_empty() && !observed.memory.machine_losses.is_stopped(pool.machine_loss_limit())

@@ -82,8 +82,8 @@ fn read_settings(value: &Value) -> Option<StandbySettings> {
     (delay <= LONGEST_WARM_UP_DELAY).then_some(StandbySettings { replicas, warm_up, delay })
 }
 
-/// The setting of a pool: the field of its spec, or else the annotation. `None` for an unreadable value, which
-/// adds a message to `invalid_settings`: the controller then leaves all standby machines.
+/// The setting of a pool: the field of its spec, or else the annotation. `None` for an unreadable value,
+/// which adds a message to `invalid_settings`: the controller then leaves all standby machines.
 pub fn read_standby(
     field: &Value,
     annotations: Option<&BTreeMap<String, String>>,

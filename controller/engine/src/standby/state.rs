@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use vmpool_api::annotations;
 
-/// On machines, as a label: [`StandbyPhase`]. On pools, as an annotation: the setting, for definitions of pools
-/// without the field.
+/// On machines, as a label: [`StandbyPhase`]. On pools, as an annotation: the setting, for definitions of
+/// pools without the field.
 pub const STANDBY: &str = annotations::STANDBY;
 /// On machines: when the machine was activated, RFC 3339.
 pub const ACTIVATED_AT: &str = annotations::ACTIVATED_AT;
