@@ -102,8 +102,8 @@ impl DiskSourceKind for DataSourceObject {
             return DiskSourceState::Unready;
         }
         let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
-        let sources = [&self.status.source, &self.spec.source].into_iter();
-        let target = sources.filter_map(|source| read_source(namespace, source)).next();
+        let mut sources = [&self.status.source, &self.spec.source].into_iter();
+        let target = sources.find_map(|source| read_source(namespace, source));
         target.map_or(DiskSourceState::Unready, DiskSourceState::LeadsTo)
     }
 }

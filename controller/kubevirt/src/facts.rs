@@ -3,6 +3,8 @@
 mod instance;
 mod machine;
 
+use std::collections::BTreeMap;
+
 use vmpool_api::kubevirt::annotations;
 use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
 use vmpool_engine::draining;
@@ -68,23 +70,12 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         read_image_refresh(&settings.image_refresh, annotations_of_pool, &mut invalid_settings);
     let recycle = read_recycle(&settings.recycle, annotations_of_pool, &mut invalid_settings);
     let history = read_history_limit(&settings.history_limit, annotations_of_pool, &mut invalid_settings);
-    let policy =
-        object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::INSTANCETYPE_POLICY));
-    invalid_settings.extend(policy.and_then(|policy| {
-        pins::policy::instancetype_policy_error(
-            &policy.as_str().into(),
-            &format!("annotation {}", annotations::INSTANCETYPE_POLICY),
-        )
-    }));
-    let names = annotations_of_pool.and_then(|map| map.get(annotations::NAME_GENERATION));
-    invalid_settings.extend(names.and_then(|text| find_unknown_name(text)).map(|name| {
-        let name = limits::shorten_message(format!("{name:?}"));
-        format!("annotation {}: {name} is no setting, so it has no effect", annotations::NAME_GENERATION)
-    }));
+    invalid_settings.extend(find_unusable_annotations(annotations_of_pool));
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
     let record = read_removal_record(object, &mut validation_errors);
     validation_errors.extend(hold_error(&object.metadata, annotations::MACHINES_OF, &id));
     let removed = annotations_of_pool.and_then(|map| map.get(annotations::REMOVED_MACHINES));
+    let policy = annotations_of_pool.and_then(|map| map.get(annotations::INSTANCETYPE_POLICY));
     let PoolSettings {
         replicas,
         paused,
@@ -156,6 +147,23 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         ..PoolSpec::new(id, &namespace)
     };
     Pool { spec, revision: RequestedRevision::default() }
+}
+
+/// Messages about annotations whose text has no effect.
+fn find_unusable_annotations(annotations_of_pool: Option<&BTreeMap<String, String>>) -> Vec<String> {
+    let text_of = |name| annotations_of_pool.and_then(|map| map.get(name));
+    let policy = text_of(annotations::INSTANCETYPE_POLICY).and_then(|policy| {
+        pins::policy::instancetype_policy_error(
+            &policy.as_str().into(),
+            &format!("annotation {}", annotations::INSTANCETYPE_POLICY),
+        )
+    });
+    let unknown = text_of(annotations::NAME_GENERATION).and_then(|text| find_unknown_name(text));
+    let unknown = unknown.map(|name| {
+        let name = limits::shorten_message(format!("{name:?}"));
+        format!("annotation {}: {name} is no setting, so it has no effect", annotations::NAME_GENERATION)
+    });
+    policy.into_iter().chain(unknown).collect()
 }
 
 /// When the controller updates machines, and which component restarts them.

@@ -11,7 +11,7 @@ use vmpool_autoscaler::limits::AutoscalerSettings;
 use vmpool_autoscaler::status::AutoscalerActivity;
 
 use super::context::AutoscalerContext;
-use super::pool_facts::AutoscaledPoolFacts;
+use super::pool_facts::{AutoscaledPoolFacts, AutoscaledPoolState};
 
 /// The decision of a pass with the numbers behind it.
 pub(super) struct Decided {
@@ -57,12 +57,12 @@ pub(super) fn find_activity(
     if let Some(conflict) = context.store.find_conflict(key, object) {
         return AutoscalerActivity::Conflict(conflict);
     }
-    match facts {
+    match facts.state {
         _ if settings.is_unusable => AutoscalerActivity::InvalidSpec,
-        _ if facts.deleting => AutoscalerActivity::PoolDeleting,
+        AutoscaledPoolState::Deleting => AutoscalerActivity::PoolDeleting,
         _ if settings.paused => AutoscalerActivity::Paused,
-        _ if facts.paused => AutoscalerActivity::PoolPaused,
-        _ => AutoscalerActivity::Scaling,
+        AutoscaledPoolState::Paused => AutoscalerActivity::PoolPaused,
+        AutoscaledPoolState::Active => AutoscalerActivity::Scaling,
     }
 }
 

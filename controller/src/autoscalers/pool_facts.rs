@@ -21,8 +21,7 @@ pub(super) struct AutoscaledPoolFacts {
     pub(super) version: Option<String>,
     /// `spec.replicas`.
     pub(super) replicas: u32,
-    pub(super) paused: bool,
-    pub(super) deleting: bool,
+    pub(super) state: AutoscaledPoolState,
     /// Whether the spec of the pool is invalid: the controller then removes no machine of it, and its policy
     /// is not known.
     pub(super) is_invalid: bool,
@@ -38,6 +37,17 @@ pub(super) struct AutoscaledPoolFacts {
     pub(super) answered: BTreeSet<WaitingClaimKey>,
     /// When a waiting claim or the protection of a machine ends.
     pub(super) next_change: Option<Timestamp>,
+}
+
+/// Whether the controller changes a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AutoscaledPoolState {
+    /// The controller creates and removes its machines.
+    Active,
+    /// It is paused.
+    Paused,
+    /// It is being deleted, whether it is paused or not.
+    Deleting,
 }
 
 impl AutoscaledPoolFacts {
@@ -62,8 +72,7 @@ impl AutoscaledPoolFacts {
             id: pool.id.clone(),
             version: object.meta().resource_version.clone(),
             replicas: u32::try_from(pool.desired).unwrap_or(u32::MAX),
-            paused: pool.paused,
-            deleting: pool.deleting,
+            state: read_pool_state(pool),
             is_invalid: !pool.validation_errors.is_empty(),
             is_explicit: pool.scale_down_policy == ScaleDownPolicy::Explicit,
             waiting: waiting.without(&answered),
@@ -84,7 +93,7 @@ impl AutoscaledPoolFacts {
 
     /// Whether the controller may lower its replicas.
     pub(super) fn may_shrink(&self) -> bool {
-        !self.paused && !self.deleting && !self.is_invalid
+        self.state == AutoscaledPoolState::Active && !self.is_invalid
     }
 
     /// Whether targeted removal can remove a machine of it.
@@ -96,6 +105,14 @@ impl AutoscaledPoolFacts {
     pub(super) fn demand(&self) -> Demand {
         let waiting = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
         Demand { busy: self.counts().busy, waiting }
+    }
+}
+
+fn read_pool_state<R>(pool: &Pool<R>) -> AutoscaledPoolState {
+    match pool {
+        _ if pool.deleting => AutoscaledPoolState::Deleting,
+        _ if pool.paused => AutoscaledPoolState::Paused,
+        _ => AutoscaledPoolState::Active,
     }
 }
 

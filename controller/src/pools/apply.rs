@@ -43,6 +43,7 @@ use crate::pools::revisions::templates::Templates;
 use basis::PlanBasis;
 pub(crate) use finalizer::storage_of;
 use outcome::ActionOutcome;
+pub(crate) use outcome::PlanValidity;
 use window::Window;
 
 /// The age of a plan at which no further action starts. The next pass plans with the state of that time, so
@@ -57,10 +58,8 @@ const REMOVALS_MAX_AGE: Duration = Duration::from_secs(1);
 pub(crate) struct AppliedPlan {
     /// The events to report.
     pub(crate) events: Vec<PoolEvent>,
-    /// The state differs from the one that the plan used: plan again at once.
-    pub(crate) outdated: bool,
-    /// Writes took so long that further actions wait for the next plan.
-    pub(crate) aged: bool,
+    /// Whether further actions wait for the next plan.
+    pub(crate) validity: PlanValidity,
     /// A write failed.
     pub(crate) failed: bool,
     /// The lease ends too soon for another write.
@@ -145,11 +144,10 @@ async fn run_stage<P: Platform>(
                 });
             }
             let Some((action, outcome)) = running.next().await else { break };
-            let ActionOutcome { effects, events, done, outdated, aged, error, reason } = outcome;
+            let ActionOutcome { effects, events, done, validity, error, reason } = outcome;
             record::record_effects(effects, error.as_ref(), context, pool, memory, &mut applied.revisions);
             applied.events.extend(events);
-            applied.outdated |= outdated;
-            applied.aged |= aged;
+            applied.validity = applied.validity.max(validity);
             complete &= done;
             if done {
                 window.widen();

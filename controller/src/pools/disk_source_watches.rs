@@ -96,8 +96,8 @@ impl<K: DiskSourceKind> Sink<K> for DiskSourceSink {
     fn changed(&mut self, change: WatchChange<K>) {
         let reference = |object: &K| DiskSourceRef { kind: K::KIND, key: object_key(object) };
         match change {
-            WatchChange::Applied(object) => self.store.set(reference(&object), Some(object.state())),
-            WatchChange::Deleted(object) => self.store.set(reference(&object), None),
+            WatchChange::Applied(object) => self.store.set(&reference(&object), Some(object.state())),
+            WatchChange::Deleted(object) => self.store.set(&reference(&object), None),
         }
     }
 }

@@ -69,7 +69,7 @@ impl DiskSourceStore {
         let mut used = BTreeSet::new();
         let mut contents = DiskContents::new();
         for NamedDiskSource { template, source } in named {
-            if let Some(content) = known.follow(&source, &may_read, &mut used) {
+            if let Some(content) = known.follow(&source, may_read, &mut used) {
                 contents.insert(template, content);
             }
         }
@@ -83,10 +83,10 @@ impl DiskSourceStore {
     }
 
     /// An object changed; `None` if it is gone.
-    pub(crate) fn set(&self, object: DiskSourceRef, state: Option<DiskSourceState>) {
+    pub(crate) fn set(&self, object: &DiskSourceRef, state: Option<DiskSourceState>) {
         let woken = {
             let mut known = self.known.lock();
-            if known.set_state(&object, state) { known.users_of(&object) } else { BTreeSet::new() }
+            if known.set_state(object, state) { known.users_of(object) } else { BTreeSet::new() }
         };
         self.wake(&woken);
     }

@@ -30,7 +30,7 @@ use self::decision::{PassDecision, observe_and_plan};
 use self::ended::{AFTER_OUTDATED, Ended, after_outdated};
 use self::unread::NoPlan;
 use crate::metrics::{DelayingLimit, PassResult, PassStep, PassTimer, PoolReport};
-use crate::pools::apply::{AppliedPlan, apply_plan};
+use crate::pools::apply::{AppliedPlan, PlanValidity, apply_plan};
 use crate::pools::context::{CachedNames, PoolContext, PoolMemory};
 use crate::pools::events::{EventReason, PoolEvent};
 use crate::pools::observe::{self, disk_counts, machine_counts};
@@ -123,7 +123,7 @@ async fn run_pool_pass<P: Platform>(
     let result = match &applied {
         AppliedPlan { fenced: true, .. } => PassResult::Fenced,
         AppliedPlan { failed: true, .. } => PassResult::Failed,
-        AppliedPlan { outdated: true, .. } | AppliedPlan { aged: true, .. } => PassResult::Outdated,
+        AppliedPlan { validity: PlanValidity::Aged | PlanValidity::Outdated, .. } => PassResult::Outdated,
         _ if acted => PassResult::Acted,
         _ => PassResult::Idle,
     };
@@ -166,10 +166,10 @@ async fn without_plan<P: Platform>(
 fn after_writes(applied: &AppliedPlan, state: &mut PoolMemory) -> Option<Duration> {
     match applied {
         AppliedPlan { fenced: true, .. } => Some(AFTER_FENCE),
-        AppliedPlan { outdated: true, .. } => Some(after_outdated(state)),
-        _ => {
+        AppliedPlan { validity: PlanValidity::Outdated, .. } => Some(after_outdated(state)),
+        AppliedPlan { validity, .. } => {
             state.outdated_passes = 0;
-            applied.aged.then_some(AFTER_OUTDATED)
+            (*validity == PlanValidity::Aged).then_some(AFTER_OUTDATED)
         }
     }
 }

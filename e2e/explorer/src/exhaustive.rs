@@ -75,6 +75,17 @@ impl FaultScenario {
 
 /// All scenarios.
 pub fn all_scenarios(platform: TestedPlatform) -> Vec<FaultScenario> {
+    let mut all = machine_scenarios(platform);
+    all.extend(template_scenarios(platform));
+    if platform == TestedPlatform::KubeVirt {
+        all.extend(kubevirt_scenarios());
+        all.extend(image_scenarios());
+    }
+    all
+}
+
+/// The scenarios in which machines are created, replaced, claimed and removed.
+fn machine_scenarios(platform: TestedPlatform) -> Vec<FaultScenario> {
     let scenario = |name, prelude, op| FaultScenario::of_pools(platform, name, prelude, op);
     let claim = |seconds| {
         ScheduleOperation::Protection(ProtectionOperation::Claim(
@@ -84,7 +95,7 @@ pub fn all_scenarios(platform: TestedPlatform) -> Vec<FaultScenario> {
     };
     let named =
         RemovalOperation { targets: vec![0, 2], first: 0, pinned: true, forced: false, dry_run: false };
-    let mut all = vec![
+    vec![
         scenario("up", vec![], ScheduleOperation::CreatePool(3, "NewestFirst", retained_disk("10m"))),
         scenario(
             "down",
@@ -160,6 +171,13 @@ pub fn all_scenarios(platform: TestedPlatform) -> Vec<FaultScenario> {
             vec![ScheduleOperation::CreatePool(2, "NewestFirst", ephemeral_disk()), claim(100)],
             ScheduleOperation::Protection(ProtectionOperation::Release("a", "Replace", 0)),
         ),
+    ]
+}
+
+/// The scenarios in which disks stay, the template changes, or the pool is deleted.
+fn template_scenarios(platform: TestedPlatform) -> Vec<FaultScenario> {
+    let scenario = |name, prelude, op| FaultScenario::of_pools(platform, name, prelude, op);
+    vec![
         scenario(
             "reuse",
             vec![
@@ -193,12 +211,7 @@ pub fn all_scenarios(platform: TestedPlatform) -> Vec<FaultScenario> {
             vec![ScheduleOperation::CreatePool(2, "NewestFirst", retained_disk("10m"))],
             ScheduleOperation::DeletePool("Background"),
         ),
-    ];
-    if platform == TestedPlatform::KubeVirt {
-        all.extend(kubevirt_scenarios());
-        all.extend(image_scenarios());
-    }
-    all
+    ]
 }
 
 /// The scenarios that only pools of KubeVirt have.

@@ -22,7 +22,7 @@ use crate::REPLICAS;
 const GATES: &str = "--feature-gates=VirtualMachinePool=true,ImageRefresh=true";
 
 /// Content counts when a source has led to it for a minute.
-const SETTLING: Duration = Duration::from_secs(60);
+const SETTLING: Duration = Duration::from_mins(1);
 
 fn image(world: &ScenarioWorld) -> Value {
     json!({

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn template(source: Value, reclaim: &str) -> Value {
+fn template(source: &Value, reclaim: &str) -> Value {
     json!({ "name": "root", "reclaim": { "onScaleDown": reclaim }, "spec": { "dataSource": source } })
 }
 
@@ -22,13 +22,13 @@ fn reference(kind: &str) -> Value {
 }
 
 #[rstest]
-#[case::an_image(template(reference("VirtualImage"), "Delete"), &["root VirtualImage/team/alpine"])]
-#[case::of_the_cluster(template(reference("ClusterVirtualImage"), "Delete"), &["root ClusterVirtualImage/alpine"])]
-#[case::a_snapshot(template(reference("VirtualDiskSnapshot"), "Delete"), &["root VirtualDiskSnapshot/team/alpine"])]
-#[case::another_kind(template(reference("Secret"), "Delete"), &[])]
-#[case::retained(template(reference("VirtualImage"), "Retain"), &[])]
-#[case::a_download(template(json!({ "type": "HTTP", "http": { "url": "https://example.com" } }), "Delete"), &[])]
-#[case::blank(template(Value::Null, "Delete"), &[])]
+#[case::an_image(template(&reference("VirtualImage"), "Delete"), &["root VirtualImage/team/alpine"])]
+#[case::of_the_cluster(template(&reference("ClusterVirtualImage"), "Delete"), &["root ClusterVirtualImage/alpine"])]
+#[case::a_snapshot(template(&reference("VirtualDiskSnapshot"), "Delete"), &["root VirtualDiskSnapshot/team/alpine"])]
+#[case::another_kind(template(&reference("Secret"), "Delete"), &[])]
+#[case::retained(template(&reference("VirtualImage"), "Retain"), &[])]
+#[case::a_download(template(&json!({ "type": "HTTP", "http": { "url": "https://example.com" } }), "Delete"), &[])]
+#[case::blank(template(&Value::Null, "Delete"), &[])]
 fn ephemeral_disk_templates_name_sources(#[case] template: Value, #[case] expected: &[&str]) {
     assert_eq!(named(&template), expected);
 }

@@ -377,7 +377,7 @@ impl EngineSimulation {
         };
         if !self.api.disks.objects.contains_key(&*disk) {
             let owner = &self.api.machines.objects["web-batch"].facts.id;
-            let owner = (number % 2 == 0).then(|| Owner::machine(owner));
+            let owner = number.is_multiple_of(2).then(|| Owner::machine(owner));
             self.api.put_disk(&disk, owner);
             self.tell(format_args!("a user creates disk {disk}"));
         }

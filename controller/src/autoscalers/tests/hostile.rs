@@ -30,7 +30,7 @@ async fn a_limit_below_the_busy_machines_removes_none_of_them() {
     let world = world(4, json!({ "free": 4, "scaleDown": { "delay": "0s" } })).await;
     let machines = machine_names(&world.machines());
     for machine in machines.iter().take(3) {
-        world.protect(machine, Duration::from_mins(60));
+        world.protect(machine, Duration::from_hours(1));
     }
     world.server.edit(AUTOSCALERS, "web", |autoscaler| autoscaler["spec"]["free"] = json!(0));
     for max in [0, 100_000, 1, 7, 0] {

@@ -17,7 +17,7 @@ use vmpool_runtime::telemetry::with_causes;
 
 use super::basis::PlanBasis;
 use super::disk;
-use super::outcome::{ActionOutcome, Effect, MachineWriteResult};
+use super::outcome::{ActionOutcome, Effect, MachineWriteResult, PlanValidity};
 use super::overridden::read_response;
 use super::rejected_disks::judge_disks;
 use crate::metrics::{MachineActions, WriteKind};
@@ -111,7 +111,7 @@ async fn with_disks<P: Platform>(
                 let owner = drafted_disk_owner(pool, &id, wanted);
                 if created.disk.facts.owner.as_ref() != Some(&owner) {
                     outcome.done = false;
-                    outcome.outdated = true;
+                    outcome.validity = PlanValidity::Outdated;
                 }
                 created.report(&mut outcome);
                 if is_lost {

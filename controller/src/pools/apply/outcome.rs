@@ -22,14 +22,24 @@ pub(super) struct ActionOutcome {
     pub(super) events: Vec<PoolEvent>,
     /// Whether the action is complete.
     pub(super) done: bool,
-    /// Whether the state differs from the one that the plan used: plan again at once.
-    pub(super) outdated: bool,
-    /// Whether the plan was too old to begin the action: plan again.
-    pub(super) aged: bool,
+    /// Whether the plan could still be carried out.
+    pub(super) validity: PlanValidity,
     /// The error of the write that failed.
     pub(super) error: Option<WriteError>,
     /// The reason of the failure, if it is not the one of the action.
     pub(super) reason: Option<FailureReason>,
+}
+
+/// Whether a plan can still be carried out. Of two values, the greater one decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PlanValidity {
+    /// Further actions can begin.
+    #[default]
+    Valid,
+    /// Writes took so long that the plan is too old to begin an action: plan again.
+    Aged,
+    /// The state differs from the one that the plan used: plan again at once.
+    Outdated,
 }
 
 /// What the memory records about an action.
@@ -100,12 +110,12 @@ impl ActionOutcome {
 
     /// An action that was not carried out, because the state differs from the one that the plan used.
     pub(super) fn outdated() -> Self {
-        Self { outdated: true, ..Self::default() }
+        Self { validity: PlanValidity::Outdated, ..Self::default() }
     }
 
     /// An action that was not carried out, because earlier writes of the plan took too long.
     pub(super) fn aged() -> Self {
-        Self { aged: true, ..Self::default() }
+        Self { validity: PlanValidity::Aged, ..Self::default() }
     }
 
     /// A failed write. A write that was not sent because the lease ends causes no event.

@@ -18,7 +18,7 @@ use vmpool_kit::object::collection_path;
 use vmpool_kit::write::WriteError;
 use vmpool_platforms::{Platform, Wording};
 
-use super::outcome::{ActionOutcome, Effect};
+use super::outcome::{ActionOutcome, Effect, PlanValidity};
 use crate::metrics::WriteKind;
 use crate::pools::context::PoolContext;
 use crate::pools::events::{EventReason, PoolEvent};
@@ -103,9 +103,9 @@ pub(super) async fn prune_record<P: Platform>(
         }
     };
     // The snapshot did not show the targets that exist.
-    let outdated = !here.is_empty();
+    let validity = if here.is_empty() { PlanValidity::Valid } else { PlanValidity::Outdated };
     effects.extend(here.into_iter().map(Effect::Machine));
-    ActionOutcome { effects, events, outdated, ..ActionOutcome::done() }
+    ActionOutcome { effects, events, validity, ..ActionOutcome::done() }
 }
 
 /// What a written record no longer contains.

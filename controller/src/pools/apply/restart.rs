@@ -16,7 +16,7 @@ use vmpool_kit::object::collection_path;
 use vmpool_kit::write::WriteError;
 use vmpool_platforms::{InstanceOf, Instances, Platform, RestartRequest, Wording};
 
-use super::outcome::{ActionOutcome, Effect};
+use super::outcome::{ActionOutcome, Effect, PlanValidity};
 use crate::metrics::WriteKind;
 use crate::pools::context::PoolContext;
 use crate::pools::events::{EventReason, PoolEvent};
@@ -89,7 +89,7 @@ pub(super) async fn restart_instance<P: Platform>(
                 note,
             });
         }
-        Err(error) if error.is_gone() || error.is_conflict() => outcome.outdated = true,
+        Err(error) if error.is_gone() || error.is_conflict() => outcome.validity = PlanValidity::Outdated,
         Err(error) => outcome.fail(failed_restart_event(machine, &error), error),
     }
     outcome

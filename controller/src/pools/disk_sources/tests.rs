@@ -15,12 +15,12 @@ fn object(kind: &'static str, namespace: &str, name: &str) -> DiskSourceRef {
     DiskSourceRef { kind, key: ObjectKey::new(namespace, name) }
 }
 
-fn content(id: &str) -> Option<DiskSourceState> {
-    Some(DiskSourceState::Content { id: id.into(), created: Timestamp::UNIX_EPOCH })
+fn content(id: &str) -> DiskSourceState {
+    DiskSourceState::Content { id: id.into(), created: Timestamp::UNIX_EPOCH }
 }
 
-fn leads_to(kind: &'static str, namespace: &str, name: &str) -> Option<DiskSourceState> {
-    Some(DiskSourceState::LeadsTo(object(kind, namespace, name)))
+fn leads_to(kind: &'static str, namespace: &str, name: &str) -> DiskSourceState {
+    DiskSourceState::LeadsTo(object(kind, namespace, name))
 }
 
 fn pool(name: &str) -> PoolKey {
@@ -43,12 +43,12 @@ fn a_source_is_followed_to_its_content() {
     let store = store(&[]);
     let source = object(SOURCE, "team", "debian");
     assert_eq!(id_of(&store, &source), None, "it does not exist");
-    store.set(source.clone(), leads_to(SOURCE, "team", "alias"));
-    store.set(object(SOURCE, "team", "alias"), leads_to(CLAIM, "team", "v1"));
+    store.set(&source, Some(leads_to(SOURCE, "team", "alias")));
+    store.set(&object(SOURCE, "team", "alias"), Some(leads_to(CLAIM, "team", "v1")));
     assert_eq!(id_of(&store, &source), None);
-    store.set(object(CLAIM, "team", "v1"), Some(DiskSourceState::Unready));
+    store.set(&object(CLAIM, "team", "v1"), Some(DiskSourceState::Unready));
     assert_eq!(id_of(&store, &source), None);
-    store.set(object(CLAIM, "team", "v1"), content("u1"));
+    store.set(&object(CLAIM, "team", "v1"), Some(content("u1")));
     assert_eq!(id_of(&store, &source).as_deref(), Some("DataSource/team/debian@u1"));
 }
 
@@ -56,7 +56,7 @@ fn a_source_is_followed_to_its_content() {
 fn a_circle_has_no_content() {
     let store = store(&[]);
     let source = object(SOURCE, "team", "debian");
-    store.set(source.clone(), leads_to(SOURCE, "team", "debian"));
+    store.set(&source, Some(leads_to(SOURCE, "team", "debian")));
     assert_eq!(id_of(&store, &source), None);
 }
 
@@ -69,8 +69,8 @@ fn content_of_another_namespace_counts_only_if_the_settings_name_it(
 ) {
     let store = store(namespaces);
     let source = object(SOURCE, "team", "debian");
-    store.set(source.clone(), leads_to(CLAIM, "images", "v1"));
-    store.set(object(CLAIM, "images", "v1"), content("u1"));
+    store.set(&source, Some(leads_to(CLAIM, "images", "v1")));
+    store.set(&object(CLAIM, "images", "v1"), Some(content("u1")));
     assert_eq!(id_of(&store, &source).as_deref(), expected);
 }
 
@@ -78,7 +78,7 @@ fn content_of_another_namespace_counts_only_if_the_settings_name_it(
 fn an_object_without_a_namespace_is_read() {
     let store = store(&[]);
     let image = object("ClusterVirtualImage", "", "alpine");
-    store.set(image.clone(), content("u1"));
+    store.set(&image, Some(content("u1")));
     assert_eq!(id_of(&store, &image).as_deref(), Some("ClusterVirtualImage/alpine@u1"));
 }
 
@@ -86,7 +86,7 @@ fn an_object_without_a_namespace_is_read() {
 fn without_settings_nothing_is_followed() {
     let store = DiskSourceStore::default();
     let image = object("ClusterVirtualImage", "", "alpine");
-    store.set(image.clone(), content("u1"));
+    store.set(&image, Some(content("u1")));
     assert_eq!(id_of(&store, &image), None);
 }
 
@@ -103,8 +103,8 @@ fn a_pool_is_woken_by_each_object_on_the_way_and_by_no_other() {
     });
     let (source, claim) = (object(SOURCE, "team", "debian"), object(CLAIM, "team", "v1"));
     id_of(&store, &source);
-    let is_woken_by = |object: &DiskSourceRef, state: Option<DiskSourceState>| {
-        store.set(object.clone(), state);
+    let is_woken_by = |object: &DiskSourceRef, state: DiskSourceState| {
+        store.set(object, Some(state));
         std::mem::take(&mut *woken.lock()) == BTreeSet::from([pool("web")])
     };
     assert!(is_woken_by(&source, leads_to(CLAIM, "team", "v1")));
@@ -123,9 +123,9 @@ fn a_list_replaces_the_objects_of_its_kind_and_namespace() {
     let (old, other) = (object(CLAIM, "team", "v1"), object(CLAIM, "images", "v1"));
     let image = object("ClusterVirtualImage", "", "alpine");
     for object in [&old, &other, &image] {
-        store.set(object.clone(), content("u1"));
+        store.set(object, Some(content("u1")));
     }
-    let listed = BTreeMap::from([(ObjectKey::new("team", "v2"), content("u2").unwrap())]);
+    let listed = BTreeMap::from([(ObjectKey::new("team", "v2"), content("u2"))]);
     store.replace(CLAIM, Some("team"), listed);
     assert_eq!(id_of(&store, &old), None);
     assert!(id_of(&store, &object(CLAIM, "team", "v2")).is_some());

@@ -65,7 +65,7 @@ async fn machines_record_their_image_in_their_create_and_are_reported_after_a_mi
     assert_eq!(records(&world), [record(&old), record(&old)]);
     assert!(world.condition("ImageOutdated").is_none());
     replace_image(&world);
-    world.advance(SETTLING_TIME - SECOND * 5).await;
+    world.advance(SETTLING_TIME.saturating_sub(SECOND * 5)).await;
     assert_eq!(world.take_writes().len(), 0, "content that may change again reports nothing");
     world.advance(SECOND * 10).await;
     assert_eq!(world.status()["imageOutdatedReplicas"], 2);
