@@ -59,7 +59,7 @@ fn the_pool_can_be_scaled_and_found() {
     let columns: Vec<&str> =
         version.additional_printer_columns.iter().flatten().map(|column| column.name.as_str()).collect();
     let expected =
-        "Status Desired Replicas Ready Up-to-date Restart Draining Image-outdated Policy Revision Age"
+        "Status Desired Replicas Ready Up-to-date Restart Standby Draining Image-outdated Policy Revision Age"
             .split_whitespace();
     assert!(columns.iter().copied().eq(expected), "{columns:?}");
 }

@@ -136,6 +136,9 @@ struct ReplacementBudget {
     /// How many more machines may become unavailable. Machines that drain within the budget are still
     /// available.
     deletable: usize,
+    /// Whether the budget includes the unconfirmed deletions of machines that are still available: others may
+    /// have become unavailable, and the pool larger, since they were planned.
+    includes_unconfirmed: bool,
 }
 
 impl ReplacementBudget {
@@ -160,8 +163,13 @@ impl ReplacementBudget {
         };
         let draining = observed.pool_machines().filter(drains_only).count();
         let left = progress.remaining_budget().saturating_sub(leaving);
-        let deletable = (progress.budget + draining).saturating_sub(progress.unavailable + leaving);
-        Self { progress, left, deletable }
+        let (allowed, used) = (progress.budget + draining, progress.unavailable + leaving);
+        Self {
+            progress,
+            left,
+            deletable: allowed.saturating_sub(used),
+            includes_unconfirmed: used <= allowed,
+        }
     }
 
     /// Reserves budget for an available machine; false if none is left.
@@ -173,8 +181,11 @@ impl ReplacementBudget {
 
     /// Whether the machine may be deleted now. An available one is then counted.
     fn may_delete(&mut self, observed: &ObservedPool<'_>, machine: &Machine) -> bool {
-        if self.progress.is_disrupted(observed, machine) || is_deleted_unconfirmed(observed, machine) {
+        if self.progress.is_disrupted(observed, machine) {
             return true;
+        }
+        if is_deleted_unconfirmed(observed, machine) {
+            return self.includes_unconfirmed;
         }
         let is_left = self.deletable > 0;
         self.deletable -= usize::from(is_left);

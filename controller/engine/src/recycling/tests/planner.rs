@@ -11,7 +11,7 @@ use crate::model::{DisruptionBudget, Machine, MachineActivity};
 use crate::plan::{Blocker, DeleteReason, ProtectedStep};
 use crate::protection::{Protection, ProtectionEnd};
 use crate::scale_down::policy::ScaleDownPolicy;
-use crate::testing::{PoolWorld, deleted_machines, observation_time};
+use crate::testing::{PoolWorld, deleted_machines, fixture_id, observation_time};
 use crate::{Plan, PoolAction};
 
 /// `web-a` is the oldest of three; all are older than a week.
@@ -270,4 +270,19 @@ fn no_machine_is_replaced_while_other_clients_take_away_what_the_pool_creates() 
     };
     let world = (0..MOST_LOSSES).fold(world(3).edit("web-a", request), |world, _| losing(world));
     assert_eq!(world.plan(), Plan::default());
+}
+
+#[rstest]
+#[case::while_another_machine_is_unavailable(MachineActivity::NotRunning, &[])]
+#[case::within_the_budget(MachineActivity::Running, &["web-a"])]
+fn an_unconfirmed_deletion_of_an_available_machine_is_repeated(
+    #[case] other: MachineActivity,
+    #[case] expected: &[&str],
+) {
+    let world = world(3).edit("web-a", request).edit("web-b", |machine| machine.activity = other);
+    // The world has an uptime of 100 seconds.
+    let world = world.memory(|memory| {
+        memory.delete_unconfirmed(&fixture_id("web-a").uid, Duration::from_secs(95));
+    });
+    assert_eq!(deleted_machines(&world.plan()), expected);
 }
