@@ -47,6 +47,9 @@ pub(crate) struct PoolRevisions {
     /// The objects of which each of them contains copies.
     copied: HashMap<RevisionId, Vec<CopiedObject>>,
     copies_shown: HashSet<Arc<str>>,
+    /// The revisions whose create followed that of the copy. A watch that shows the revision has shown the copy
+    /// before, unless it was deleted meanwhile.
+    copies_before: HashMap<Arc<str>, ObjectId>,
     copies_lost: HashSet<Arc<str>>,
     /// The objects of the copies. The watch does not show what they contain, and that cannot change, but
     /// another object can have the name of a copy.
@@ -74,9 +77,11 @@ impl PoolRevisions {
                 let entry = *entry;
                 self.since.insert(entry.stored.id.clone(), uptime);
                 self.unconfirmed.remove(&entry.object.name);
+                let object = entry.object.clone();
                 self.objects.insert(entry.stored.id.clone(), entry.object);
                 // They were stored before the revision.
                 self.copies_stored(&entry.copies);
+                self.copies_before.extend(entry.copies.iter().map(|copy| (copy.clone(), object.clone())));
                 self.copies.insert(entry.stored.id.clone(), entry.copies);
                 self.copied.insert(entry.stored.id.clone(), entry.copied);
                 self.used_copies.insert(entry.stored.id.clone(), entry.used_copies);
@@ -97,7 +102,9 @@ impl PoolRevisions {
                 self.unconfirmed.insert(name);
             }
             RevisionChange::Gone(id) => {
-                self.objects.remove(&id);
+                if let Some(object) = self.objects.remove(&id) {
+                    self.copies_before.retain(|_, before| *before != object);
+                }
                 self.since.remove(&id);
                 self.contents.remove(&id);
                 self.copies.remove(&id);
@@ -115,6 +122,7 @@ impl PoolRevisions {
             self.copies_shown.remove(copy);
             self.copies_lost.remove(copy);
             self.copy_objects.remove(copy);
+            self.copies_before.remove(copy);
         }
     }
 
@@ -155,8 +163,9 @@ impl PoolRevisions {
     }
 
     /// Records which copies the watch shows. One that it has shown before and does not show any more, or not
-    /// as an object of the pool in the current version of the API, is lost. So is one with the name of
-    /// another object, until the controller has compared that one.
+    /// as an object of the pool in the current version of the API, is lost. So is one that it does not show
+    /// although it shows the revision that was stored after it, and one with the name of another object, until
+    /// the controller has compared that one.
     pub(crate) fn observe_copies(
         &mut self,
         pool: &ObjectId,
@@ -167,6 +176,10 @@ impl PoolRevisions {
             let (object, known) =
                 (shown.as_ref().map(|seen| &seen.facts.id.uid), self.copy_objects.get(copy));
             let is_lost = self.copies_lost.contains(copy);
+            let was_shown = self.copies_shown.contains(copy)
+                || self.copies_before.get(copy).is_some_and(|revision| {
+                    cache.get(&revision.name).is_some_and(|seen| seen.facts.id == *revision)
+                });
             let is_other = known.map_or(is_lost, |known| object.is_some_and(|object| object != known));
             if let Some(object) = object
                 && !is_other
@@ -174,8 +187,7 @@ impl PoolRevisions {
                 self.copies_shown.insert(copy.clone());
                 self.copies_lost.remove(copy);
                 self.copy_objects.insert(copy.clone(), object.clone());
-            } else if (is_other || self.copies_shown.contains(copy)) && self.copies_lost.insert(copy.clone())
-            {
+            } else if (is_other || was_shown) && self.copies_lost.insert(copy.clone()) {
                 tracing::warn!(
                     name = &**copy,
                     "the pool lost a copy of an object that its template refers to"

@@ -95,6 +95,20 @@ fn a_copy_is_lost_if_the_watch_has_shown_it_as_an_object_of_the_pool_and_does_no
 }
 
 #[test]
+fn a_copy_is_lost_if_the_watch_shows_the_revision_that_was_stored_after_it() {
+    let (pool, mut revisions) = (ObjectId::new("pool", "pool"), revisions());
+    revisions.observe_copies(&pool, &shown(&[("r", "pool@another")]));
+    assert!(!revisions.lost_copies(&"r".into()), "the watch does not show the revision yet");
+    // The copy was deleted before the response to the create of the revision arrived.
+    revisions.observe_copies(&pool, &shown(&[("r", "pool@uid-r")]));
+    assert!(revisions.lost_copies(&"r".into()));
+    // When it is restored, the watch has shown the revision before.
+    revisions.record(RevisionChange::CopiesRestored("r".into()), Duration::ZERO);
+    revisions.observe_copies(&pool, &shown(&[("r", "pool@uid-r")]));
+    assert!(!revisions.lost_copies(&"r".into()));
+}
+
+#[test]
 fn a_copy_is_lost_if_the_list_of_a_new_leader_does_not_contain_it() {
     let mut revisions = revisions();
     revisions.copies_listed(HashMap::from([("copy".into(), "uid".into())]));
