@@ -71,11 +71,14 @@ fn count_provisioning(
     actions: &UserActions,
     is_young: impl Fn(Timestamp) -> bool,
 ) -> usize {
+    let owner = before.get(TestedKind::Pool, pool);
     let counts = |machine: &&JsonObject| {
         let created: Option<Timestamp> = machine.text("/metadata/creationTimestamp").parse().ok();
         let is_young = created.is_none_or(&is_young);
         let is_settled = started.contains(machine.uid()) || actions.returned.contains(machine.uid());
-        is_young && !machine.is_terminating() && !is_settled
+        // An admission policy can change the labels of a create, so that the machine never belongs to the pool.
+        let is_selected = owner.is_none_or(|owner| owner.selects(machine));
+        is_young && is_selected && !machine.is_terminating() && !is_settled
     };
     before.owned_by(TestedKind::Machine, pool).filter(counts).count()
 }
