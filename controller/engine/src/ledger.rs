@@ -128,6 +128,8 @@ enum Entry<T> {
     /// An unconfirmed activation of this standby machine.
     Activating {
         uid: Uid,
+        /// What was written before, until the cache shows it.
+        written: Option<VersionedFacts<T>>,
     },
     Written(VersionedFacts<T>),
     /// At the version of the write before the deletion; 0 if the cache had already shown the object.
@@ -187,7 +189,13 @@ impl<T: LedgerFacts> Ledger<T> {
     /// Records an unconfirmed activation of a standby machine. The API server may have committed it, or may
     /// still commit it.
     pub fn activation_unconfirmed(&mut self, machine: &ObjectId, uptime: Duration) {
-        let entry = Entry::Activating { uid: machine.uid.clone() };
+        let uid = &machine.uid;
+        let written = match self.entries.remove(&machine.name) {
+            Some((Entry::Written(seen), _)) if seen.facts.id().uid == *uid => Some(seen),
+            Some((Entry::Activating { uid: other, written }, _)) if other == *uid => written,
+            _ => None,
+        };
+        let entry = Entry::Activating { uid: uid.clone(), written };
         self.entries.insert(machine.name.clone(), (entry, uptime));
     }
 
@@ -195,7 +203,7 @@ impl<T: LedgerFacts> Ledger<T> {
     pub fn is_activation_unconfirmed(&self, machine: &ObjectId) -> bool {
         matches!(
             self.entries.get(&machine.name),
-            Some((Entry::Activating { uid }, _)) if *uid == machine.uid
+            Some((Entry::Activating { uid, .. }, _)) if *uid == machine.uid
         )
     }
 
@@ -246,10 +254,14 @@ impl<T: LedgerFacts> Ledger<T> {
             let seen = cache.get(name);
             match (entry, seen) {
                 (Entry::Unknown { .. }, seen) => seen.is_none(),
-                (Entry::Activating { uid }, Some(seen)) => {
-                    seen.facts.id().uid == *uid && seen.facts.is_standby()
+                (Entry::Activating { uid, written }, Some(seen)) => {
+                    written.take_if(|written| written.version <= seen.version);
+                    // An object with another UID at an older version is as behind as for a write.
+                    written.is_some() || seen.facts.id().uid == *uid && seen.facts.is_standby()
                 }
-                (Entry::Activating { uid }, None) => !cache.saw_deleted(uid) && !cache.relisted_since(*at),
+                (Entry::Activating { uid, .. }, None) => {
+                    !cache.saw_deleted(uid) && !cache.relisted_since(*at)
+                }
                 // An object with another UID had the name at an older version: the cache is still behind.
                 (Entry::Written(written), Some(seen)) => seen.version < written.version,
                 (Entry::Deleted(deleted), Some(seen)) => {
@@ -285,7 +297,8 @@ impl<T: LedgerFacts> Ledger<T> {
         snapshot.retain_mut(|facts| match self.entries.get(&facts.id().name) {
             Some((
                 Entry::Written(VersionedFacts { facts: newer, .. })
-                | Entry::Deleted(VersionedFacts { facts: newer, .. }),
+                | Entry::Deleted(VersionedFacts { facts: newer, .. })
+                | Entry::Activating { written: Some(VersionedFacts { facts: newer, .. }), .. },
                 _,
             )) => {
                 shown.insert(newer.id().name.clone());
@@ -293,7 +306,7 @@ impl<T: LedgerFacts> Ledger<T> {
                 true
             }
             Some((Entry::Gone { uid, .. }, _)) => facts.id().uid != *uid,
-            Some((Entry::Unknown { .. } | Entry::Activating { .. }, _)) | None => true,
+            Some((Entry::Unknown { .. } | Entry::Activating { written: None, .. }, _)) | None => true,
         });
         let missing = self.entries.iter().filter(|(name, _)| !shown.contains(*name));
         snapshot.extend(missing.filter_map(|(_, (entry, _))| entry.facts().cloned()));
@@ -370,7 +383,7 @@ impl<T: LedgerFacts> Ledger<T> {
                 *entry = Entry::Gone { uid: facts.id().uid.clone(), shown: true };
                 *at = uptime;
             }
-            (Entry::Activating { uid }, _) => {
+            (Entry::Activating { uid, .. }, _) => {
                 *entry = Entry::Gone { uid: uid.clone(), shown: true };
                 *at = uptime;
             }
@@ -412,7 +425,7 @@ impl<T: LedgerFacts> Entry<T> {
             Self::Written(VersionedFacts { facts, .. }) | Self::Deleted(VersionedFacts { facts, .. }) => {
                 Some(&facts.id().uid)
             }
-            Self::Gone { uid, .. } | Self::Activating { uid } => Some(uid),
+            Self::Gone { uid, .. } | Self::Activating { uid, .. } => Some(uid),
         }
     }
 }
@@ -421,10 +434,10 @@ impl<T> Entry<T> {
     /// The newest facts, if the object is known to exist.
     fn facts(&self) -> Option<&Arc<T>> {
         match self {
-            Self::Unknown { .. } | Self::Activating { .. } | Self::Gone { .. } => None,
-            Self::Written(VersionedFacts { facts, .. }) | Self::Deleted(VersionedFacts { facts, .. }) => {
-                Some(facts)
-            }
+            Self::Unknown { .. } | Self::Activating { written: None, .. } | Self::Gone { .. } => None,
+            Self::Written(VersionedFacts { facts, .. })
+            | Self::Deleted(VersionedFacts { facts, .. })
+            | Self::Activating { written: Some(VersionedFacts { facts, .. }), .. } => Some(facts),
         }
     }
 }

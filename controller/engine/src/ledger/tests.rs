@@ -252,6 +252,21 @@ fn a_live_read_of_a_settled_name_changes_nothing() {
     assert_eq!(ledger.oldest(), None);
 }
 
+/// The cache may not show the machine yet when its activation is sent.
+#[test]
+fn an_unconfirmed_activation_of_a_machine_that_the_cache_does_not_show_counts() {
+    let mut ledger = written();
+    let id = seen("u1", VERSION).facts.id.clone();
+    ledger.activation_unconfirmed(&id, LATER);
+    ledger.activation_unconfirmed(&id, LATER);
+    ledger.settle(&nothing());
+    assert!(ledger.is_activation_unconfirmed(&id));
+    assert_eq!(overlaid(&ledger, &[]), [("u1".to_owned(), false)]);
+    assert_eq!(overlaid(&ledger, &[seen("u1", VERSION - 1)]), [("u1".to_owned(), false)]);
+    ledger.settle(&showing(seen("u1", VERSION + 1)));
+    assert!(ledger.is_empty(), "the cache shows an active machine");
+}
+
 #[test]
 fn disks_are_tracked_like_machines() {
     let disk = own_disk("web-a-root", &running_machine("web-a", 1));

@@ -47,6 +47,8 @@ pub(super) struct SimulatedController {
     pub(super) disks: WatchCache<Disk>,
     pub(super) pending: VecDeque<PoolAction>,
     pub(super) basis: RequestBasis,
+    /// The position of the cache of machines that the last plan used.
+    cached: usize,
     /// The machines of the last pass, by name.
     pub(super) known: BTreeMap<Arc<str>, Arc<Machine>>,
     /// The versions of the disks of the last pass, by name.
@@ -67,6 +69,7 @@ impl SimulatedController {
             disks: WatchCache::list(&api.disks, api.now),
             pending: VecDeque::new(),
             basis: RequestBasis { seen: 0, pool: 0, planned: 0, current: true, activating: 0 },
+            cached: 0,
             known: BTreeMap::new(),
             versions: BTreeMap::new(),
             machine_versions: BTreeMap::new(),
@@ -130,6 +133,7 @@ impl SimulatedController {
             current: true,
             activating,
         };
+        self.cached = self.machines.position;
         self.known = machines.iter().map(|machine| (machine.id.name.clone(), machine.clone())).collect();
         self.memory.observe(&api.pool, api.now);
         if api.has_instances() {
@@ -295,7 +299,9 @@ impl SimulatedController {
         };
         match action {
             PoolAction::Create { .. } | PoolAction::Activate { .. } => {
-                self.first_basis.values().fold(self.basis, oldest)
+                // A count of the live machines shows which are gone, and no new ones.
+                let cached = RequestBasis { seen: self.cached, ..self.basis };
+                self.first_basis.values().fold(cached, oldest)
             }
             _ => self.basis,
         }

@@ -186,7 +186,8 @@ impl EngineSimulation {
     }
 
     /// I21: the replacements of a plan make no more machines unavailable than the budget allows, as far as
-    /// the controller knows. The replacement of an unavailable machine makes none unavailable.
+    /// the controller knows. The replacement of an unavailable machine makes none unavailable. The repetition
+    /// of an unconfirmed deletion neither, because the machine may be gone.
     pub(super) fn replaces_within_budget(&self, plan: &Plan) -> Result<(), BrokenInvariant> {
         let pool = &self.api.pool;
         let replaced: BTreeSet<&Uid> = plan.actions.iter().filter_map(replaced_machine).collect();
@@ -194,6 +195,7 @@ impl EngineSimulation {
             machine.belongs_to(&pool.id)
                 && machine.standby.is_none()
                 && !machine.terminating
+                && !self.controller.memory.is_delete_unconfirmed(&machine.id.uid, self.api.now)
                 && matches!(machine.activity, MachineActivity::Running | MachineActivity::Stopped)
         };
         let available = self.controller.known.values().filter(available);

@@ -93,18 +93,6 @@ impl SimulationStep {
         }
     }
 
-    /// The same, with changes of the standby machines, healing, and replacements of machines.
-    pub(super) fn from_number_with_standby_and_replacements(number: u32) -> Self {
-        let (kind, argument) = (number % 132, usize::try_from(number / 132).expect("small"));
-        match kind.checked_sub(120) {
-            Some(0..=3) => Self::Standby(argument),
-            Some(4) => Self::Heal(!argument.is_multiple_of(4)),
-            Some(5..=6) => Self::Fail(argument),
-            Some(_) => Self::Recycle(argument),
-            None => Self::of(kind, argument),
-        }
-    }
-
     /// The same, with owners of hooks.
     pub(super) fn from_number_with_hooks(number: u32) -> Self {
         let (kind, argument) = (number % 134, usize::try_from(number / 134).expect("small"));

@@ -71,19 +71,6 @@ proptest! {
         run(naming, desired, 0, std::iter::once(SimulationStep::Standby(standby)).chain(steps)).map_err(TestCaseError::fail)?;
     }
 
-    /// I17, I20 and I21 together.
-    #[test]
-    fn pools_with_standby_machines_and_replacements_keep_the_invariants_and_converge(
-        naming in prop::sample::select(&[Naming::Random, Naming::Ordinal][..]),
-        desired in 0usize..7,
-        standby in 0usize..8,
-        numbers in prop::collection::vec(any::<u32>(), 0..300),
-    ) {
-        let steps = numbers.into_iter().map(SimulationStep::from_number_with_standby_and_replacements);
-        let first = [SimulationStep::Standby(standby), SimulationStep::Heal(true)];
-        run(naming, desired, 0, first.into_iter().chain(steps)).map_err(TestCaseError::fail)?;
-    }
-
     /// I20.
     #[test]
     fn pools_with_healing_keep_the_invariants_and_converge(

@@ -39,8 +39,9 @@ pub(crate) fn plan_standby(observed: &ObservedPool<'_>, plan: &mut Plan) {
     }
     let mut actions = delete_surplus(observed, &changeable, surplus);
     if surplus == 0 {
-        let is_settled = all.iter().all(|machine| !machine.terminating);
-        actions.extend(replace_one(observed, &changeable, is_settled, settings, plan));
+        // The next one is created before another one leaves.
+        let is_settled = all.iter().all(|machine| !machine.terminating) && staying.len() >= settings.replicas;
+        actions.extend(replace_one(observed, &changeable, is_settled, plan));
     }
     let leaving: BTreeSet<Uid> = actions.iter().filter_map(PoolAction::deleted_machine).cloned().collect();
     for machine in changeable.into_iter().filter(|machine| !leaving.contains(&machine.id.uid)) {
@@ -105,7 +106,6 @@ fn replace_one(
     observed: &ObservedPool<'_>,
     machines: &[&Arc<Machine>],
     is_settled: bool,
-    settings: StandbySettings,
     plan: &mut Plan,
 ) -> Option<PoolAction> {
     for machine in machines.iter().filter(|machine| is_starting(machine)) {
@@ -116,8 +116,7 @@ fn replace_one(
     if let Some(next) = find_next_due(observed, machines) {
         plan.requeue_in(next);
     }
-    // The next one is created before another one leaves.
-    if !is_settled || machines.len() < settings.replicas || !can_create_others(observed) {
+    if !is_settled || !can_create_others(observed) {
         return None;
     }
     let (mut outdated, others): (Vec<&Arc<Machine>>, Vec<&Arc<Machine>>) =

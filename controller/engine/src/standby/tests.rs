@@ -325,6 +325,12 @@ fn a_requested_replacement_concerns_a_standby_machine() {
     let requested = world(1, 1, 2)
         .edit(&numbered_machine_name(1), |machine| machine.recycling = Some(Arc::new(facts.clone())));
     assert_eq!(deleted_machines(&requested.plan()), names([1]));
+    let until = (observation_time() + jiff::SignedDuration::from_hours(1)).to_string();
+    let annotations = [("vmpool.dev/protected-until".to_owned(), until)].into();
+    let protected = requested.edit(&numbered_machine_name(2), |machine| {
+        machine.protection = Protection::read(Some(&annotations));
+    });
+    assert_eq!(deleted_machines(&protected.plan()), names([1]), "a protected one is no missing one");
 }
 
 #[test]
