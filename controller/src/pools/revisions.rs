@@ -233,7 +233,7 @@ pub(crate) async fn read_templates_for_actions<P: Platform>(
             PoolAction::Create { .. } => makes = true,
             PoolAction::StoreRevision { .. } | PoolAction::PruneRevision { .. } => writes = true,
             PoolAction::RestoreCopies { revision } => restored.push(revision.clone()),
-            PoolAction::Update { base, .. } => {
+            PoolAction::Update { base, .. } | PoolAction::Activate { base, .. } => {
                 makes = true;
                 let earlier = base.as_ref().filter(|base| **base != pool.facts.revision.id);
                 if let Some(base) = earlier.filter(|base| !bases.contains(base)) {

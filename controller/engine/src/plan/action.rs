@@ -496,6 +496,7 @@ impl PoolAction {
             | Self::BeginDrain { .. }
             | Self::EndDrain { .. }
             | Self::ShortenProtection { .. }
+            | Self::StopStandby { .. }
             | Self::PruneRecord { .. } => FailureReason::FailedRepair,
             Self::PruneRevision { .. } | Self::DeleteCopy { .. } => FailureReason::FailedRevisionPruning,
             Self::CreateDisk { .. }
@@ -506,13 +507,13 @@ impl PoolAction {
             | Self::ExpandDisk { .. }
             | Self::DeleteDisk { .. } => FailureReason::DiskFailure,
             Self::Update { .. } | Self::Restart { .. } => FailureReason::FailedTemplateUpdate,
-            Self::Activate { .. } | Self::StartActivated { .. } => FailureReason::FailedCreate,
-            Self::StopStandby { .. } => FailureReason::FailedRepair,
             Self::Delete { .. } => FailureReason::FailedDelete,
             Self::OpenNameBlock { .. }
             | Self::StoreRevision { .. }
             | Self::RestoreCopies { .. }
             | Self::AddPoolFinalizer
+            | Self::Activate { .. }
+            | Self::StartActivated { .. }
             | Self::Create { .. } => FailureReason::FailedCreate,
         }
     }
