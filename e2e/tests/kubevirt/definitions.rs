@@ -73,18 +73,17 @@ fn kubectl_shows_the_columns_in_both_versions() {
             "lastTransitionTime": "2026-11-24T18:00:00Z", "lastProbeTime": null,
         });
         let status = json!({ "status": { "replicas": 3, "readyReplicas": 2, "updatedReplicas": 1,
-            "restartPendingReplicas": 4, "drainingReplicas": 2, "currentRevision": "render-7", "conditions": [ready] } });
+            "restartPendingReplicas": 4, "readyStandbyReplicas": 3, "drainingReplicas": 2,
+            "imageOutdatedReplicas": 1, "currentRevision": "render-7", "conditions": [ready] } });
         place.ask(Method::PATCH, &format!("{}/status", place.pool("render")?), &status).await?;
         for resource in [POOLS, "virtualmachinepools.v1alpha1.pool.kubevirt.io"] {
             let rows = table(&place, resource, &[]).await?;
             ensure!(rows[0] == ["NAME", "DESIRED", "CURRENT", "READY", "AGE", "STATUS"], "{rows:?}");
             ensure!(rows[1][..4] == ["render", "1", "3", "2"] && rows[1][5] == "Scaling", "{rows:?}");
             let wide = table(&place, resource, &["-o", "wide"]).await?;
-            ensure!(
-                wide[0][..6] == rows[0] && wide[0][6..] == ["UPDATED", "RESTART", "DRAINING", "REVISION"],
-                "{wide:?}"
-            );
-            ensure!(wide[1][6..] == ["1", "4", "2", "render-7"], "{wide:?}");
+            let more = ["UPDATED", "RESTART", "STANDBY", "DRAINING", "IMAGE-OUTDATED", "REVISION"];
+            ensure!(wide[0][..6] == rows[0] && wide[0][6..] == more, "{wide:?}");
+            ensure!(wide[1][6..] == ["1", "4", "3", "2", "1", "render-7"], "{wide:?}");
         }
         let all = place.cluster.kubectl(&["get", "all", "-n", place.namespace]).await?;
         ensure!(all.contains("virtualmachinepool.pool.kubevirt.io/render"), "{all}");

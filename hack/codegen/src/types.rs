@@ -29,7 +29,7 @@ const FLAGS: &str = "--docs --schema=disabled --derive=Default --derive=PartialE
 const UNKNOWN_FIELDS: (&str, &str) = ("unknownFields", r#"#[serde(rename = "unknownFields")]"#);
 
 /// Fields that contain a number of machines or a percentage. All other int-or-string fields are quantities.
-const PERCENTAGES: [&str; 3] = ["free", "max_provisioning", "max_unavailable"];
+const PERCENTAGES: [&str; 4] = ["free", "max_provisioning", "max_unavailable", "max_unhealthy"];
 
 /// The Rust module for one kind.
 ///

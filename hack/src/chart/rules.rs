@@ -69,6 +69,8 @@ fn namespace(variant: &Variant, object: &Value) -> Option<String> {
         ) => "",
         (_, "vmpool-apiserver-authentication-reader") => "kube-system",
         (_, "vmpool-doctor-pools") => variant.namespace.unwrap_or(Variant::NAMESPACE),
+        // There it reads the images that pools of other namespaces follow.
+        (_, "vmpool-controller-images") if role => Variant::IMAGE_NAMESPACE,
         (_, "vmpool-controller" | "vmpool-webhook" | "vmpool-apiserver") if role => {
             variant.namespace.unwrap_or_default()
         }

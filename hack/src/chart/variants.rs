@@ -77,6 +77,8 @@ impl Variant {
     pub(super) const RELEASE: &'static str = "vmpool";
     /// The release's namespace.
     pub(super) const NAMESPACE: &'static str = "vmpool-system";
+    /// The namespace whose images pools of other namespaces follow.
+    pub(super) const IMAGE_NAMESPACE: &'static str = "golden";
 
     pub(super) fn defaults() -> Self {
         Self {

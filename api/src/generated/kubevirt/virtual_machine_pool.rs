@@ -121,7 +121,7 @@ pub struct VirtualMachinePoolDrain {
 pub struct VirtualMachinePoolHealing {
     /// How many machines may be unhealthy or being replaced. With more, the controller replaces no further one, because the cause is probably not in the machines. A number from 1, or a percentage of replicas from 1% to 100%, rounded up. The default is 40%.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxUnhealthy")]
-    pub max_unhealthy: Option<Quantity>,
+    pub max_unhealthy: Option<IntOrPercent>,
     /// How long a machine must not have been ready before the controller replaces it, a duration from 1s to 24h. The default is 5m.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "notReadyFor")]
     pub not_ready_for: Option<String>,

@@ -94,6 +94,8 @@ const CONTROLLER_AUTOSCALERS_DVP: Grants = &[
     ("subresources.vmpool.dev/virtualmachinepools/scaledownwith", "create"),
 ];
 
+const CONTROLLER_STANDBY: Grants = &[("virtualization.deckhouse.io/virtualmachineoperations", "create")];
+
 const CONTROLLER_AUTOSCALERS_KUBEVIRT: Grants = &[
     ("pool.kubevirt.io/virtualmachinepools/scale", "patch"),
     ("kubevirt.subresources.vmpool.dev/virtualmachinepools/scaledownwith", "create"),
@@ -351,7 +353,7 @@ fn expected_parts(variant: &Variant, kind: &str, name: &str) -> Vec<(bool, Grant
 fn expected_controller_parts(variant: &Variant, kind: &str) -> Vec<(bool, Grants)> {
     let everywhere = variant.namespace.is_none();
     let (dvp, kubevirt, autoscalers) = (variant.dvp, variant.kubevirt, variant.autoscalers);
-    let (images, refresh) = (variant.images, variant.image_refresh);
+    let (images, refresh, standby) = (variant.images, variant.image_refresh, variant.standby);
     match kind {
         "ClusterRole" => vec![
             (true, CONTROLLER_CLUSTER),
@@ -365,6 +367,7 @@ fn expected_controller_parts(variant: &Variant, kind: &str) -> Vec<(bool, Grants
             (everywhere && autoscalers, CONTROLLER_AUTOSCALERS),
             (everywhere && autoscalers && dvp, CONTROLLER_AUTOSCALERS_DVP),
             (everywhere && autoscalers && kubevirt, CONTROLLER_AUTOSCALERS_KUBEVIRT),
+            (everywhere && standby && dvp, CONTROLLER_STANDBY),
             (refresh && dvp, CONTROLLER_IMAGE_REFRESH_CLUSTER),
             (everywhere && refresh && dvp, CONTROLLER_IMAGE_REFRESH_DVP),
             (everywhere && refresh && kubevirt, CONTROLLER_IMAGE_REFRESH_KUBEVIRT),
@@ -378,6 +381,7 @@ fn expected_controller_parts(variant: &Variant, kind: &str) -> Vec<(bool, Grants
             (autoscalers, CONTROLLER_AUTOSCALERS),
             (autoscalers && dvp, CONTROLLER_AUTOSCALERS_DVP),
             (autoscalers && kubevirt, CONTROLLER_AUTOSCALERS_KUBEVIRT),
+            (standby && dvp, CONTROLLER_STANDBY),
             (refresh && dvp, CONTROLLER_IMAGE_REFRESH_DVP),
             (refresh && kubevirt, CONTROLLER_IMAGE_REFRESH_KUBEVIRT),
         ],
