@@ -8,7 +8,6 @@
 use super::virtual_disk::VirtualDiskSpec;
 use super::virtual_machine::VirtualMachineSpec;
 use crate::IntOrPercent;
-use crate::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};

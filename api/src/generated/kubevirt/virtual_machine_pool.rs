@@ -8,7 +8,6 @@
 use super::virtual_machine::VirtualMachineSpec;
 use super::virtual_machine::VirtualMachineTemplateMetadata;
 use crate::IntOrPercent;
-use crate::Quantity;
 use crate::kubevirt::Condition;
 use k8s_openapi::api::core::v1::NodeSelectorRequirement;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
