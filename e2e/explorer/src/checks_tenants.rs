@@ -40,11 +40,9 @@ pub(crate) fn settled_violations(world: &SimulatedWorld) -> Vec<String> {
         // The limit on provisioning waits for machines that the tenant broke.
         let is_limited = pool.annotation(MAX_PROVISIONING).is_some()
             && machines.iter().any(|machine| !machine.is_running());
-        if i64::try_from(machines.len()).ok() != Some(desired) && !is_limited {
-            found.push(format!(
-                "I14: the pool of the tenant desires {desired} machines and has {}",
-                machines.len()
-            ));
+        let active = machines.iter().filter(|machine| !machine.is_standby()).count();
+        if i64::try_from(active).ok() != Some(desired) && !is_limited {
+            found.push(format!("I14: the pool of the tenant desires {desired} machines and has {active}"));
         }
     }
     found.iter().map(|found| format!("in namespace {TENANT}: {found}")).collect()

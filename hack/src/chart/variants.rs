@@ -31,7 +31,7 @@ pub(super) struct Variant {
     /// Whether the feature gate PoolAutoscaler is on.
     pub(super) autoscalers: bool,
     /// Whether the feature gate StandbyMachines is on.
-    standby: bool,
+    pub(super) standby: bool,
     /// Whether the feature gate ImageRefresh is on.
     pub(super) image_refresh: bool,
     /// Whether the controller finds the platforms. The rendered chart sees none in a cluster.
