@@ -208,13 +208,11 @@ async fn serve_claim(
     if is_anothers {
         return Err(Error::ClaimHeld { stored: writer.pool.stored, pool: writer.pool.name.clone() });
     }
-    match writer.claim_first_candidate(job, &world.pool, candidates).await? {
-        Some(claimed) => Ok(ClaimAttempt::Claimed(claimed)),
-        None => {
-            refuse_standby(world, writer, job).await?;
-            Ok(ClaimAttempt::NoMachineAvailable)
-        }
+    if let Some(claimed) = writer.claim_first_candidate(job, &world.pool, candidates).await? {
+        return Ok(ClaimAttempt::Claimed(claimed));
     }
+    refuse_standby(world, writer, job).await?;
+    Ok(ClaimAttempt::NoMachineAvailable)
 }
 
 /// Refuses a claim that names a standby machine of the pool. The list may not contain it.

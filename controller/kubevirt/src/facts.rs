@@ -20,7 +20,7 @@ use vmpool_engine::protection;
 use vmpool_engine::recycling::read_recycle;
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::scale_up::provisioning_limit::read_max_provisioning;
-use vmpool_engine::standby::{describe_standby_obstacle, read_standby};
+use vmpool_engine::standby::{StandbySettings, describe_standby_obstacle, read_standby};
 use vmpool_engine::{ParsedPool, Pool, PoolSpec};
 use vmpool_instancetype::pins;
 use vmpool_platform::copied_pool::hold_error;
@@ -29,7 +29,9 @@ use vmpool_platform::intern::intern_text;
 use super::annotated_names::find_unknown_name;
 use super::history_limit::read_history_limit;
 use super::objects::KubeVirtPoolObject;
-use super::read::{self, MachineSelection, PoolFacts, PoolSettings, ScaleInMode, UpdateMode};
+use super::read::{
+    self, AutohealingSettings, MachineSelection, PoolFacts, PoolSettings, ScaleInMode, UpdateMode,
+};
 use super::selectors::MachineSelector;
 use super::{moved_storage, publish};
 
@@ -57,14 +59,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
     let max_provisioning =
         read_max_provisioning(&settings.max_provisioning, annotations_of_pool, &mut invalid_settings);
     let healing = read_healing(&settings.healing, annotations_of_pool, &mut invalid_settings);
-    let mut standby = read_standby(&settings.standby, annotations_of_pool, &mut invalid_settings);
-    let preserves = settings.scale_in.preservation != StatePreservation::Disabled;
-    let obstacle =
-        preserves.then_some("state preservation binds disks to ordinals").or(settings.start_obstacle);
-    if let Some(obstacle) = obstacle.filter(|_| standby.is_some_and(|standby| standby.replicas > 0)) {
-        invalid_settings.push(describe_standby_obstacle(obstacle));
-        standby = None;
-    }
+    let standby = read_usable_standby(&settings, annotations_of_pool, &mut invalid_settings);
     let drain_timeout = draining::read_drain(&settings.drain, annotations_of_pool, &mut invalid_settings);
     let image_refresh =
         read_image_refresh(&settings.image_refresh, annotations_of_pool, &mut invalid_settings);
@@ -119,10 +114,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         },
         membership: Membership::Selector(selector.map(|selector| selector.to_engine()).unwrap_or_default()),
         finalizer: if finalizers.position.is_some() { Finalizer::Present } else { Finalizer::Missing },
-        autohealing: autohealing.map(|healing| AutohealingPolicy {
-            failed_starts: u32::try_from(healing.threshold).unwrap_or(u32::MAX),
-            after: healing.failing_time,
-        }),
+        autohealing: autohealing.as_ref().map(autohealing_policy),
         healing,
         max_protection,
         progress_deadline,
@@ -147,6 +139,30 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         ..PoolSpec::new(id, &namespace)
     };
     Pool { spec, revision: RequestedRevision::default() }
+}
+
+fn autohealing_policy(settings: &AutohealingSettings) -> AutohealingPolicy {
+    AutohealingPolicy {
+        failed_starts: u32::try_from(settings.threshold).unwrap_or(u32::MAX),
+        after: settings.failing_time,
+    }
+}
+
+/// The standby machines of the pool; `None`, with a message, if it can have none.
+fn read_usable_standby(
+    settings: &PoolSettings,
+    annotations_of_pool: Option<&BTreeMap<String, String>>,
+    invalid_settings: &mut Vec<String>,
+) -> Option<StandbySettings> {
+    let standby = read_standby(&settings.standby, annotations_of_pool, invalid_settings);
+    let preserves = settings.scale_in.preservation != StatePreservation::Disabled;
+    let obstacle =
+        preserves.then_some("state preservation binds disks to ordinals").or(settings.start_obstacle);
+    let Some(obstacle) = obstacle.filter(|_| standby.is_some_and(|standby| standby.replicas > 0)) else {
+        return standby;
+    };
+    invalid_settings.push(describe_standby_obstacle(obstacle));
+    None
 }
 
 /// Messages about annotations whose text has no effect.

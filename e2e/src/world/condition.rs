@@ -127,7 +127,7 @@ pub fn live_ready_replicas(count: i64) -> PoolPredicate {
     PoolPredicate::new(format!("{count} replicas that stay, all ready"), move |view| {
         let ready = view.pool().and_then(|pool| pool.number("/status/readyReplicas"));
         i64::try_from(view.live().count()) == Ok(count)
-            && view.live().all(|machine| machine.is_running())
+            && view.live().all(JsonObject::is_running)
             && ready == Some(count)
     })
 }

@@ -9,7 +9,7 @@ use crate::{Dvp, DvpMachineObject, DvpPoolObject};
 
 const AT: &str = "2026-11-28T12:00:00Z";
 
-fn pool(spec: Value) -> DvpPoolObject {
+fn pool(spec: &Value) -> DvpPoolObject {
     let mut pool = json!({
         "apiVersion": "virtualization.deckhouse.io/v1alpha2",
         "kind": "VirtualMachinePool",
@@ -22,7 +22,7 @@ fn pool(spec: Value) -> DvpPoolObject {
             },
         },
     });
-    json_patch::merge(&mut pool["spec"], &spec);
+    json_patch::merge(&mut pool["spec"], spec);
     serde_json::from_value(pool).unwrap()
 }
 
@@ -38,7 +38,7 @@ fn draft(standby: Option<StandbyPhase>) -> Draft {
 }
 
 fn machine(standby: Option<StandbyPhase>) -> Value {
-    let pool = pool(json!({}));
+    let pool = pool(&json!({}));
     Dvp::machine(&pool, &Dvp::template(&pool), &draft(standby))
 }
 
@@ -62,7 +62,7 @@ fn a_standby_machine_has_no_label_that_a_selector_names() {
 
 #[test]
 fn a_stop_and_an_activation_make_a_warming_machine_an_active_one() {
-    let pool = pool(json!({}));
+    let pool = pool(&json!({}));
     let mut live = machine(Some(StandbyPhase::Warming));
     let stop = Dvp::stop_standby(&live);
     json_patch::merge(&mut live, &stop);
@@ -85,7 +85,7 @@ fn a_stop_and_an_activation_make_a_warming_machine_an_active_one() {
 
 #[test]
 fn an_activation_restores_the_default_run_policy() {
-    let pool = pool(json!({ "virtualMachineTemplate": { "spec": { "runPolicy": null } } }));
+    let pool = pool(&json!({ "virtualMachineTemplate": { "spec": { "runPolicy": null } } }));
     let mut live = machine(Some(StandbyPhase::Stopped));
     let patch = Dvp::activate(&pool, &live, &"r1".into(), &Dvp::template(&pool), AT);
     json_patch::merge(&mut live, &patch);
@@ -149,7 +149,7 @@ fn the_setting_of_a_pool_is_read(
 ) {
     let mut settings = spec.clone();
     settings["scaleDownPolicy"] = json!("NewestFirst");
-    let read = Dvp::read_pool(&pool(settings));
+    let read = Dvp::read_pool(&pool(&settings));
     assert_eq!(read.standby.map(|standby| standby.replicas), replicas);
     assert_eq!(read.invalid_settings.len(), messages);
     if spec.pointer("/standby/warmUp").is_some() {

@@ -114,13 +114,11 @@ pub(super) fn commit_request(
     // A write of a machine includes a live read, so only a late request can be outdated.
     let read = version.filter(|_| late);
     let version_of_disk = version.unwrap_or_default();
+    let other = |changed| Ok(Committed::Other { changed });
     Ok(match action {
-        PoolAction::AddPoolFinalizer => {
-            api.set_pool_finalizer(Finalizer::Present)?;
-            Ok(Committed::CHANGED)
-        }
-        PoolAction::RemovePoolFinalizer => {
-            api.set_pool_finalizer(Finalizer::Missing)?;
+        PoolAction::AddPoolFinalizer | PoolAction::RemovePoolFinalizer => {
+            let is_added = *action == PoolAction::AddPoolFinalizer;
+            api.set_pool_finalizer(if is_added { Finalizer::Present } else { Finalizer::Missing })?;
             Ok(Committed::CHANGED)
         }
         PoolAction::AddFinalizer { machine } => api.add_finalizer(machine, read).map(Committed::Machine),
@@ -191,13 +189,11 @@ pub(super) fn commit_request(
         PoolAction::RecordRevision { machine, instance: None, to } => {
             api.advance(machine, to, read).map(Committed::Machine)
         }
-        PoolAction::StoreRevision { revision } => Ok(Committed::Other { changed: api.store(revision) }),
-        PoolAction::PruneRevision { revision } => {
-            Ok(Committed::Other { changed: api.prune(revision, late)? })
-        }
+        PoolAction::StoreRevision { revision } => other(api.store(revision)),
+        PoolAction::PruneRevision { revision } => other(api.prune(revision, late)?),
         // The model has neither copies nor restored disks.
         PoolAction::RestoreCopies { .. } | PoolAction::DeleteCopy { .. } | PoolAction::AdoptDisk { .. } => {
-            Ok(Committed::Other { changed: false })
+            other(false)
         }
         // The garbage collector of the model ends all deletions.
         PoolAction::EndDeletion { .. } => Err(RequestRefusal::NotFound),
