@@ -25,7 +25,7 @@ static INSTALLATION: Shared<ClusterInstallation> = OnceCell::const_new();
 static GUARDED: Shared<ClusterInstallation> = OnceCell::const_new();
 static BOTH_PLATFORMS: Shared<ClusterInstallation> = OnceCell::const_new();
 static WITH_FAULT_PROXIES: Shared<ClusterInstallation> = OnceCell::const_new();
-static WITH_AUTOSCALERS: Shared<ClusterInstallation> = OnceCell::const_new();
+static WITH_ALL_FEATURES: Shared<ClusterInstallation> = OnceCell::const_new();
 
 /// A flag that shortens reservations, for scenarios that wait for their end.
 pub const SHORT_RESERVATION: &str = "--reservation-timeout=5s";
@@ -125,21 +125,24 @@ pub async fn with_fault_proxies() -> Result<Arc<ClusterInstallation>> {
     shared(&WITH_FAULT_PROXIES, start).await
 }
 
-/// A further shared control plane with both platforms, and with the feature gate of PoolAutoscalers.
+/// A further shared control plane with both platforms, and with the feature gates of PoolAutoscalers, image
+/// refresh and standby machines.
 ///
 /// # Errors
 /// [`Error::Unavailable`] if a part of it did not start; every caller gets this error.
-pub async fn with_autoscalers() -> Result<Arc<ClusterInstallation>> {
+pub async fn with_all_features() -> Result<Arc<ClusterInstallation>> {
     let start = async || {
         tear_down_at_exit();
-        let mut options = cluster_options("autoscalers");
+        let mut options = cluster_options("all-features");
         options.manifests.extend(kubevirt_definitions());
         options.manifests.push(autoscaler_definitions());
         let cluster = Arc::new(ControlPlane::start(options).await?);
-        let guard = GuardOptions::default().value("featureGates.PoolAutoscaler=true");
+        let guard = ["PoolAutoscaler", "ImageRefresh", "StandbyMachines"]
+            .into_iter()
+            .fold(GuardOptions::default(), |guard, gate| guard.value(&format!("featureGates.{gate}=true")));
         ClusterInstallation::guarded(cluster, guard.with_kubevirt()).await
     };
-    shared(&WITH_AUTOSCALERS, start).await
+    shared(&WITH_ALL_FEATURES, start).await
 }
 
 /// Checks that the tests can start the cluster that `E2E_CLUSTER` requests: a node cluster is an embedded one
@@ -190,7 +193,7 @@ fn tear_down_at_exit() {
             if let Some(Ok(installation)) = INSTALLATION.get() {
                 installation.tear_down();
             }
-            for own in [&GUARDED, &BOTH_PLATFORMS, &WITH_FAULT_PROXIES, &WITH_AUTOSCALERS] {
+            for own in [&GUARDED, &BOTH_PLATFORMS, &WITH_FAULT_PROXIES, &WITH_ALL_FEATURES] {
                 if let Some(Ok(installation)) = own.get() {
                     installation.tear_down();
                     installation.cluster().tear_down();

@@ -28,7 +28,7 @@ pub struct Scenario {
     platform: Option<TestedPlatform>,
     own_cluster: bool,
     fault_proxy: bool,
-    autoscalers: bool,
+    all_features: bool,
     guard: Option<GuardOptions>,
     controllers: usize,
     ending: Ending,
@@ -50,7 +50,7 @@ pub fn define_scenario(name: &'static str) -> Scenario {
         platform: None,
         own_cluster: false,
         fault_proxy: false,
-        autoscalers: false,
+        all_features: false,
         guard: None,
         controllers: 1,
         ending: Ending::Full,
@@ -92,10 +92,10 @@ impl Scenario {
         self
     }
 
-    /// Runs where the webhook and the aggregated API have the feature gate of PoolAutoscalers: see
-    /// [`harness::with_autoscalers`]. The controllers of the scenario need the gate, too.
-    pub fn with_autoscalers(mut self) -> Self {
-        self.autoscalers = true;
+    /// Runs where the chart has the feature gates of PoolAutoscalers, image refresh and standby machines: see
+    /// [`harness::with_all_features`]. The controllers of the scenario need their gates, too.
+    pub fn with_all_features(mut self) -> Self {
+        self.all_features = true;
         self
     }
 
@@ -143,7 +143,7 @@ impl Scenario {
                 ClusterInstallation::start(&self.name.replace(' ', "-"), guard).await.map(Arc::new)
             }
             _shared if self.fault_proxy => harness::with_fault_proxies().await,
-            _shared if self.autoscalers => harness::with_autoscalers().await,
+            _shared if self.all_features => harness::with_all_features().await,
             _shared if self.platform.is_some() => harness::both_platforms().await,
             Some(_default) => harness::guarded_installation().await,
             None => harness::installation_on_shared_cluster().await,

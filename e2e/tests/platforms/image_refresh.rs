@@ -108,8 +108,11 @@ fn from_image(platform: TestedPlatform, refresh: &str) -> Value {
 #[case::dvp(TestedPlatform::Dvp)]
 #[case::kubevirt(TestedPlatform::KubeVirt)]
 fn a_pool_reports_machines_from_an_earlier_image(#[case] platform: TestedPlatform) {
-    define_scenario("a pool reports machines from an earlier image").on(platform).controllers(0).run(
-        async |world| {
+    define_scenario("a pool reports machines from an earlier image")
+        .on(platform)
+        .with_all_features()
+        .controllers(0)
+        .run(async |world| {
             let _shared = REPLICAS.read().await;
             let mut options = ControllerOptions::new(world.namespace(), "refreshing");
             options.extra.push(GATES.to_owned());
@@ -136,16 +139,18 @@ fn a_pool_reports_machines_from_an_earlier_image(#[case] platform: TestedPlatfor
             pool.scale(3).await?;
             pool.until(ready_replicas(3).and(status_number("imageOutdatedReplicas", 2))).await?;
             Ok::<_, anyhow::Error>(())
-        },
-    );
+        });
 }
 
 #[rstest]
 #[case::dvp(TestedPlatform::Dvp)]
 #[case::kubevirt(TestedPlatform::KubeVirt)]
 fn a_pool_replaces_machines_from_an_earlier_image(#[case] platform: TestedPlatform) {
-    define_scenario("a pool replaces machines from an earlier image").on(platform).controllers(0).run(
-        async |world| {
+    define_scenario("a pool replaces machines from an earlier image")
+        .on(platform)
+        .with_all_features()
+        .controllers(0)
+        .run(async |world| {
             let _shared = REPLICAS.read().await;
             let mut options = ControllerOptions::new(world.namespace(), "refreshing");
             options.extra.push(GATES.to_owned());
@@ -166,6 +171,5 @@ fn a_pool_replaces_machines_from_an_earlier_image(#[case] platform: TestedPlatfo
                 ensure!(!before.iter().any(is_old), "{machine:?}");
             }
             Ok::<_, anyhow::Error>(())
-        },
-    );
+        });
 }

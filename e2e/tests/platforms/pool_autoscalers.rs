@@ -31,7 +31,7 @@ pub(crate) fn on_autoscaled(
     name: &'static str,
     body: impl AsyncFnOnce(&ScenarioWorld) -> Result<()>,
 ) {
-    define_scenario(name).on(platform).with_autoscalers().controllers(0).run(async |world| {
+    define_scenario(name).on(platform).with_all_features().controllers(0).run(async |world| {
         let mut options = ControllerOptions::new(world.namespace(), "scaling");
         options.extra.push(GATES.to_owned());
         world.add_controller_with(options).await?;

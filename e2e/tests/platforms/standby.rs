@@ -24,7 +24,7 @@ fn with_standby(
     name: &'static str,
     body: impl AsyncFnOnce(&ScenarioWorld) -> Result<()>,
 ) {
-    define_scenario(name).on(platform).controllers(0).run(async |world| {
+    define_scenario(name).on(platform).with_all_features().controllers(0).run(async |world| {
         let _shared = REPLICAS.read().await;
         let mut options = ControllerOptions::new(world.namespace(), "standby");
         options.extra.push(GATES.to_owned());
