@@ -16,8 +16,6 @@ use vmpool_installation::programs::ControllerOptions;
 use vmpool_invariants::platform::TestedPlatform;
 use vmpool_test_cluster::control_plane::apply_manifests;
 
-use crate::REPLICAS;
-
 /// The feature gates of a controller that follows images.
 const GATES: &str = "--feature-gates=VirtualMachinePool=true,ImageRefresh=true";
 
@@ -113,7 +111,6 @@ fn a_pool_reports_machines_from_an_earlier_image(#[case] platform: TestedPlatfor
         .with_all_features()
         .controllers(0)
         .run(async |world| {
-            let _shared = REPLICAS.read().await;
             let mut options = ControllerOptions::new(world.namespace(), "refreshing");
             options.extra.push(GATES.to_owned());
             world.add_controller_with(options).await?;
@@ -151,7 +148,6 @@ fn a_pool_replaces_machines_from_an_earlier_image(#[case] platform: TestedPlatfo
         .with_all_features()
         .controllers(0)
         .run(async |world| {
-            let _shared = REPLICAS.read().await;
             let mut options = ControllerOptions::new(world.namespace(), "refreshing");
             options.extra.push(GATES.to_owned());
             world.add_controller_with(options).await?;

@@ -13,8 +13,6 @@ use vmpool_installation::programs::ControllerOptions;
 use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_invariants::platform::TestedPlatform;
 
-use crate::REPLICAS;
-
 /// The feature gates of a controller with standby machines.
 const GATES: &str = "--feature-gates=VirtualMachinePool=true,StandbyMachines=true";
 
@@ -25,7 +23,6 @@ fn with_standby(
     body: impl AsyncFnOnce(&ScenarioWorld) -> Result<()>,
 ) {
     define_scenario(name).on(platform).with_all_features().controllers(0).run(async |world| {
-        let _shared = REPLICAS.read().await;
         let mut options = ControllerOptions::new(world.namespace(), "standby");
         options.extra.push(GATES.to_owned());
         let _controller = world.add_controller_with(options).await?;
