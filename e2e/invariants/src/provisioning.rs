@@ -76,7 +76,8 @@ fn count_provisioning(
         let created: Option<Timestamp> = machine.text("/metadata/creationTimestamp").parse().ok();
         let is_young = created.is_none_or(&is_young);
         let is_settled = started.contains(machine.uid()) || actions.returned.contains(machine.uid());
-        // An admission policy can change the labels of a create, so that the machine never belongs to the pool.
+        // An admission policy can change the labels of a create, so that the machine never belongs to the
+        // pool.
         let is_selected = owner.is_none_or(|owner| owner.selects(machine));
         is_young && is_selected && !machine.is_terminating() && !is_settled
     };

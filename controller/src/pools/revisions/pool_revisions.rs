@@ -47,8 +47,8 @@ pub(crate) struct PoolRevisions {
     /// The objects of which each of them contains copies.
     copied: HashMap<RevisionId, Vec<CopiedObject>>,
     copies_shown: HashSet<Arc<str>>,
-    /// The revisions whose create followed that of the copy. A watch that shows the revision has shown the copy
-    /// before, unless it was deleted meanwhile.
+    /// The revisions whose create followed that of the copy. A watch that shows the revision has shown the
+    /// copy before, unless it was deleted meanwhile.
     copies_before: HashMap<Arc<str>, ObjectId>,
     copies_lost: HashSet<Arc<str>>,
     /// The objects of the copies. The watch does not show what they contain, and that cannot change, but
@@ -164,8 +164,8 @@ impl PoolRevisions {
 
     /// Records which copies the watch shows. One that it has shown before and does not show any more, or not
     /// as an object of the pool in the current version of the API, is lost. So is one that it does not show
-    /// although it shows the revision that was stored after it, and one with the name of another object, until
-    /// the controller has compared that one.
+    /// although it shows the revision that was stored after it, and one with the name of another object,
+    /// until the controller has compared that one.
     pub(crate) fn observe_copies(
         &mut self,
         pool: &ObjectId,
