@@ -15,7 +15,6 @@ use vmpool_test_cluster::deadline::Deadline;
 use vmpool_test_cluster::error::{Error, Result};
 
 use super::check::fail_on;
-use super::condition::PoolView;
 use super::state::{DEADLINE, SETTLE, ScenarioWorld};
 
 /// Poll interval while the world has not settled.
@@ -54,8 +53,7 @@ impl ScenarioWorld {
         let history = self.recorder().history();
         let state = history.state();
         let pools = state.all(TestedKind::Pool).filter(|pool| !pool.is_terminating());
-        let errors = pools
-            .flat_map(|pool| settled::status_errors(pool, &PoolView { state, uid: pool.uid() }.machines()));
+        let errors = pools.flat_map(|pool| settled::status_errors(pool, &state.machines_of_pool(pool.uid())));
         let shared = shared_disks::check_shared_disks(state);
         errors
             .chain(finalizers::check_finalizers(state))

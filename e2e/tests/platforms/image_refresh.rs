@@ -58,6 +58,17 @@ async fn create_image(world: &ScenarioWorld) -> anyhow::Result<()> {
         TestedPlatform::KubeVirt => version(world, "v1").to_vec(),
     };
     apply_manifests(&world.client(), &objects, Some(world.namespace())).await?;
+    if world.platform() == TestedPlatform::KubeVirt {
+        // A machine that is created before records no content.
+        world
+            .kubectl(&[
+                "wait",
+                "datasources.cdi.kubevirt.io/golden",
+                "--for=condition=Ready",
+                "--timeout=60s",
+            ])
+            .await?;
+    }
     Ok(())
 }
 

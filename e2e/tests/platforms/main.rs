@@ -37,7 +37,6 @@ mod side_by_side;
 mod slow_webhooks;
 mod standby;
 mod unusual_values;
-mod upgrade;
 mod who_scaled;
 
 use tokio::sync::RwLock;
