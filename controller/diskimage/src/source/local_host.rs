@@ -156,8 +156,8 @@ fn embedded_ipv4_addresses(address: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> 
     found.chain(is_isatap.then(|| at(0)))
 }
 
-/// The forms of an IPv4 address that the C library accepts: fewer than four numbers, octal and hexadecimal
-/// ones.
+/// The forms of an IPv4 address that the C library or a browser accepts: fewer than four numbers, octal and
+/// hexadecimal ones.
 fn legacy_ipv4(host: &str) -> Option<Ipv4Addr> {
     let parts: Vec<&str> = host.split('.').collect();
     let (last, first) = parts.split_last()?;
@@ -180,6 +180,8 @@ fn legacy_ipv4(host: &str) -> Option<Ipv4Addr> {
 
 fn parse_ipv4_number(text: &str) -> Option<u64> {
     let (digits, radix) = match text.strip_prefix("0x") {
+        // The URL standard reads zero here.
+        Some("") => return Some(0),
         Some(digits) => (digits, 16),
         None if text.len() > 1 && text.starts_with('0') => (&text[1..], 8),
         None => (text, 10),
@@ -219,6 +221,8 @@ mod tests {
     #[case::isatap("[2001:db8::5efe:127.0.0.1]")]
     #[case::isatap_with_a_global_address("[2001:db8::200:5efe:a9fe:a9fe]")]
     #[case::broadcast("255.255.255.255")]
+    #[case::zero_without_a_digit("0x")]
+    #[case::loopback_with_zeros_without_digits("127.0x.0x.1")]
     fn local(#[case] host: &str) {
         assert!(is_local(host), "{host}");
     }
@@ -238,6 +242,16 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn an_address_for_the_url_standard_is_one_here(host in "(0|0x|00|1|7f|8|127|255|256|4294967295|\\.){1,8}") {
+            let Ok(url) = url::Url::parse(&format!("https://{host}/")) else { return Ok(()) };
+            if let Some(url::Host::Ipv4(address)) = url.host() {
+                prop_assert_eq!(legacy_ipv4(host.strip_suffix('.').unwrap_or(&host)), Some(address), "{}", host);
+            }
+        }
+
         #[test]
         fn an_embedded_address_counts_like_itself(bits: u32, in_range in 0..4_u8) {
             let plain = Ipv4Addr::from_bits(match in_range {
