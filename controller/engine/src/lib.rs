@@ -49,7 +49,7 @@
 //! 1. `ids` and `membership::owner`: names, UIDs and owners of objects;
 //! 2. facts, stored records and limits: [`activity`], [`revisions`], [`condition`], [`scale_up::names`],
 //!    [`scale_up::provisioning_limit`], [`scale_up::class_slots`], [`scale_down::removal`], [`failure`],
-//!    [`backoff`], [`limits`], [`membership::losses`], [`selector`], [`copied_pool`], [`protection`],
+//!    [`backoff`], [`limits`], [`annotated_setting`], [`membership::losses`], [`selector`], [`copied_pool`], [`protection`],
 //!    [`progress`], [`healing::setting`], `draining` and `recycling` without their planners and
 //!    `recycling::due`, `standby` without its planners, [`image_refresh`] without `outdated`, [`admission`]
 //!    (which no other part uses);
@@ -89,6 +89,7 @@
 
 pub mod activity;
 pub mod admission;
+pub mod annotated_setting;
 pub mod backoff;
 pub mod condition;
 pub mod copied_pool;

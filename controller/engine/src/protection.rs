@@ -18,6 +18,7 @@ use jiff::fmt::temporal::Pieces;
 use serde_json::Value;
 use vmpool_api::{DurationError, GoDuration, annotations, diskimage};
 
+use crate::annotated_setting::AnnotatedSetting;
 use crate::revisions::RevisionId;
 
 pub use claim::{Claim, ClaimIdError};
@@ -201,6 +202,20 @@ pub fn parse_maximum(text: &str) -> Result<Duration, MaxProtectionError> {
     duration.filter(|duration| allowed.contains(duration)).ok_or_else(|| MaxProtectionError::new(text, None))
 }
 
+/// The setting as a field and as an annotation.
+pub const MAX_PROTECTION_SETTING: AnnotatedSetting<Duration, MaxProtectionError> = AnnotatedSetting {
+    field: MAX_PROTECTION_FIELD,
+    annotation: MAX_PROTECTION,
+    parse_field: |value| match value {
+        Value::String(text) => parse_maximum(text),
+        other => Err(MaxProtectionError::new(&other.to_string(), None)),
+    },
+    parse_annotation: parse_maximum,
+    consequence: ", so the default of 24h applies; correct or remove it",
+    reason: |_| "it is not a duration from 1m to 720h",
+    way_out: "use for example 24h, or remove it",
+};
+
 /// The longest protection in a pool: the field of its spec, or else the annotation, as for all settings that
 /// have both. An unreadable value counts as the default, and adds a message to `invalid_settings`.
 pub fn read_max_protection(
@@ -208,20 +223,7 @@ pub fn read_max_protection(
     annotations: Option<&BTreeMap<String, String>>,
     invalid_settings: &mut Vec<String>,
 ) -> Duration {
-    let annotation = annotations.and_then(|annotations| annotations.get(MAX_PROTECTION));
-    let (setting, read) = match (field, annotation) {
-        (Value::Null, None) => return DEFAULT_MAXIMUM,
-        (Value::Null, Some(text)) => (format!("annotation {MAX_PROTECTION}"), parse_maximum(text)),
-        (Value::String(text), _) => (MAX_PROTECTION_FIELD.to_owned(), parse_maximum(text)),
-        (other, _) => {
-            (MAX_PROTECTION_FIELD.to_owned(), Err(MaxProtectionError::new(&other.to_string(), None)))
-        }
-    };
-    read.unwrap_or_else(|error| {
-        invalid_settings
-            .push(format!("{setting}: {error}, so the default of 24h applies; correct or remove it"));
-        DEFAULT_MAXIMUM
-    })
+    MAX_PROTECTION_SETTING.read_or(DEFAULT_MAXIMUM, field, annotations, invalid_settings)
 }
 
 /// `text`, truncated at a character boundary to [`LONGEST_TEXT`] bytes.

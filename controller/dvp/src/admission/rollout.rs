@@ -9,22 +9,19 @@ use serde_json::{Value, json};
 use vmpool_api::names::is_dns_label;
 use vmpool_api::{Share, ShareError, annotations};
 use vmpool_engine::admission::{RefusalCollector, Warning};
-use vmpool_engine::draining::{DRAIN, DRAIN_FIELD, parse_drain};
-use vmpool_engine::healing::setting::{
-    HEALING, HEALING_FIELD, HealingPolicy, parse_annotated_healing, parse_healing,
-};
-use vmpool_engine::image_refresh::{
-    IMAGE_REFRESH, IMAGE_REFRESH_FIELD, ImageRefresh, parse_image_refresh, parse_image_refresh_text,
-};
-use vmpool_engine::progress::{
-    PROGRESS_DEADLINE, PROGRESS_DEADLINE_FIELD, parse_progress_deadline, parse_progress_deadline_text,
-};
-use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
-use vmpool_engine::recycling::{RECYCLE, RECYCLE_FIELD, RecyclePolicy, parse_recycle};
+use vmpool_engine::annotated_setting::AnnotatedSetting;
+use vmpool_engine::draining::{DRAIN, DRAIN_FIELD, DRAIN_SETTING};
+use vmpool_engine::healing::setting::{HEALING, HEALING_FIELD, HEALING_SETTING, HealingPolicy};
+use vmpool_engine::image_refresh::{IMAGE_REFRESH, IMAGE_REFRESH_FIELD, IMAGE_REFRESH_SETTING, ImageRefresh};
+use vmpool_engine::progress::{PROGRESS_DEADLINE, PROGRESS_DEADLINE_FIELD, PROGRESS_DEADLINE_SETTING};
+use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, MAX_PROTECTION_SETTING};
+use vmpool_engine::recycling::{RECYCLE, RECYCLE_FIELD, RECYCLE_SETTING, RecyclePolicy};
 use vmpool_engine::scale_up::provisioning_limit::{
-    MAX_PROVISIONING, MAX_PROVISIONING_FIELD, describe_share_error,
+    MAX_PROVISIONING, MAX_PROVISIONING_FIELD, MAX_PROVISIONING_SETTING, describe_share_error,
 };
-use vmpool_engine::standby::{STANDBY, STANDBY_FIELD, StandbySettings, WarmUp, parse_standby};
+use vmpool_engine::standby::{
+    STANDBY, STANDBY_FIELD, STANDBY_SETTING, StandbySettings, WarmUp, parse_standby,
+};
 
 use super::super::standby::find_start_obstacle;
 use super::rule::Rule;
@@ -79,6 +76,27 @@ impl AnnotatedField {
         let text = pool.annotation(self.annotation).as_str();
         text.and_then(|text| (self.parse_annotation)(text).ok()).unwrap_or(Value::Null)
     }
+}
+
+/// Why a value of the field is invalid; `None` if it is valid.
+fn validate_setting<T, E>(setting: &AnnotatedSetting<T, E>, value: &Value) -> Option<InvalidValue> {
+    let error = (setting.parse_field)(value).err()?;
+    Some(InvalidValue::new((setting.reason)(&error), setting.way_out))
+}
+
+/// The value of the field for a text of the annotation, in one spelling.
+fn convert_setting<T, E>(
+    setting: &AnnotatedSetting<T, E>,
+    text: &str,
+    to_field: fn(T) -> Value,
+) -> Result<Value, InvalidValue> {
+    let invalid = |error| InvalidValue::new((setting.reason)(&error), setting.way_out);
+    (setting.parse_annotation)(text).map(to_field).map_err(invalid)
+}
+
+/// A duration in the spelling of all settings.
+fn duration_text(duration: Duration) -> String {
+    format!("{}s", duration.as_secs_f64())
 }
 
 const MAX_UNAVAILABLE: AnnotatedField = AnnotatedField {
@@ -160,104 +178,63 @@ const PROTECTION: AnnotatedField = AnnotatedField {
     annotation: MAX_PROTECTION,
     rule: Rule::MaxProtection,
     annotation_rule: Rule::MaxProtection,
-    validate_field: |value| {
-        let is_valid = value.as_str().is_some_and(|text| parse_maximum(text).is_ok());
-        (!is_valid).then(|| InvalidValue::new(NO_MAXIMUM, MAXIMA))
-    },
+    validate_field: |value| validate_setting(&MAX_PROTECTION_SETTING, value),
     // One spelling of each duration, so that `60m` and `1h` are equal.
-    parse_annotation: |text| match parse_maximum(text) {
-        Ok(duration) => Ok(Value::from(format!("{}s", duration.as_secs_f64()))),
-        Err(_) => Err(InvalidValue::new(NO_MAXIMUM, MAXIMA)),
+    parse_annotation: |text| {
+        convert_setting(&MAX_PROTECTION_SETTING, text, |longest| Value::from(duration_text(longest)))
     },
 };
-const NO_MAXIMUM: &str = "it is not a duration from 1m to 720h";
-const MAXIMA: &str = "use for example 24h, or remove it";
 
 const DEADLINE: AnnotatedField = AnnotatedField {
     path: &[PROGRESS_DEADLINE_FIELD],
     annotation: PROGRESS_DEADLINE,
     rule: Rule::ProgressDeadline,
     annotation_rule: Rule::ProgressDeadline,
-    validate_field: |value| {
-        parse_progress_deadline(value).is_err().then(|| InvalidValue::new(NO_DEADLINE, DEADLINES))
-    },
-    // One spelling of each number.
-    parse_annotation: |text| match parse_progress_deadline_text(text) {
-        Ok(deadline) => Ok(Value::from(deadline.as_secs())),
-        Err(_) => Err(InvalidValue::new(NO_DEADLINE, DEADLINES)),
+    validate_field: |value| validate_setting(&PROGRESS_DEADLINE_SETTING, value),
+    parse_annotation: |text| {
+        convert_setting(&PROGRESS_DEADLINE_SETTING, text, |deadline| Value::from(deadline.as_secs()))
     },
 };
-const NO_DEADLINE: &str = "it is not a whole number of seconds from 1";
-const DEADLINES: &str = "use for example 1800, or remove it";
 
 const REFRESH: AnnotatedField = AnnotatedField {
     path: &[IMAGE_REFRESH_FIELD],
     annotation: IMAGE_REFRESH,
     rule: Rule::ImageRefresh,
     annotation_rule: Rule::ImageRefresh,
-    validate_field: |value| {
-        parse_image_refresh(value).is_err().then(|| InvalidValue::new(NO_REFRESH, REFRESHES))
-    },
-    parse_annotation: |text| match parse_image_refresh_text(text) {
-        Ok(refresh) => Ok(Value::from(refresh.as_str())),
-        Err(_) => Err(InvalidValue::new(NO_REFRESH, REFRESHES)),
+    validate_field: |value| validate_setting(&IMAGE_REFRESH_SETTING, value),
+    parse_annotation: |text| {
+        convert_setting(&IMAGE_REFRESH_SETTING, text, |refresh| Value::from(refresh.as_str()))
     },
 };
-const NO_REFRESH: &str = "it is not Off, Report or Recreate";
-const REFRESHES: &str = "use Report or Recreate, or remove it; in YAML, Off needs quotes";
 
 const PROVISIONING: AnnotatedField = AnnotatedField {
     path: &[MAX_PROVISIONING_FIELD],
     annotation: MAX_PROVISIONING,
     rule: Rule::MaxProvisioning,
     annotation_rule: Rule::MaxProvisioning,
-    validate_field: |value| Share::from_json(value).err().map(|error| limit_error(&error)),
-    parse_annotation: |text| text.parse().map(share_value).map_err(|error| limit_error(&error)),
+    validate_field: |value| validate_setting(&MAX_PROVISIONING_SETTING, value),
+    parse_annotation: |text| convert_setting(&MAX_PROVISIONING_SETTING, text, share_value),
 };
-
-fn limit_error(error: &ShareError) -> InvalidValue {
-    InvalidValue::new(
-        describe_share_error(error),
-        "use a number of machines from 1, or 1% to 100%, or remove it",
-    )
-}
 
 const DRAINING: AnnotatedField = AnnotatedField {
     path: &[DRAIN_FIELD],
     annotation: DRAIN,
     rule: Rule::Drain,
     annotation_rule: Rule::Drain,
-    validate_field: |value| parse_drain(value).is_err().then(|| InvalidValue::new(NO_DRAIN, DRAINS)),
-    // One spelling of each timeout.
+    validate_field: |value| validate_setting(&DRAIN_SETTING, value),
     parse_annotation: |text| {
-        let value: Option<Value> = serde_json::from_str(text).ok();
-        match value.and_then(|value| parse_drain(&value).ok()) {
-            Some(timeout) => Ok(json!({ "timeout": format!("{}s", timeout.as_secs_f64()) })),
-            None => Err(InvalidValue::new(NO_DRAIN, DRAINS)),
-        }
+        convert_setting(&DRAIN_SETTING, text, |timeout| json!({ "timeout": duration_text(timeout) }))
     },
 };
-const NO_DRAIN: &str = "it is not an object with timeout, a duration from 0s to 24h";
-const DRAINS: &str = "use for example {\"timeout\": \"10m\"}, or remove it";
 
 const STANDBY_MACHINES: AnnotatedField = AnnotatedField {
     path: &[STANDBY_FIELD],
     annotation: STANDBY,
     rule: Rule::Standby,
     annotation_rule: Rule::Standby,
-    validate_field: |value| parse_standby(value).is_err().then(|| InvalidValue::new(NO_STANDBY, STANDBYS)),
-    // One spelling of each setting.
-    parse_annotation: |text| {
-        let value: Option<Value> = serde_json::from_str(text).ok();
-        match value.and_then(|value| parse_standby(&value).ok()) {
-            Some(settings) => Ok(standby_value(settings)),
-            None => Err(InvalidValue::new(NO_STANDBY, STANDBYS)),
-        }
-    },
+    validate_field: |value| validate_setting(&STANDBY_SETTING, value),
+    parse_annotation: |text| convert_setting(&STANDBY_SETTING, text, standby_value),
 };
-const NO_STANDBY: &str =
-    "it is not an object with replicas from 0, warmUp FirstReady or None, and warmUpDelay from 0s to 1h";
-const STANDBYS: &str = "use for example {\"replicas\": 2}, or remove it";
 
 /// The value of a field with these settings.
 fn standby_value(settings: StandbySettings) -> Value {
@@ -265,8 +242,7 @@ fn standby_value(settings: StandbySettings) -> Value {
         WarmUp::FirstReady => "FirstReady",
         WarmUp::None => "None",
     };
-    let delay = format!("{}s", settings.delay.as_secs_f64());
-    json!({ "replicas": settings.replicas, "warmUp": warm_up, "warmUpDelay": delay })
+    json!({ "replicas": settings.replicas, "warmUp": warm_up, "warmUpDelay": duration_text(settings.delay) })
 }
 
 /// A template that does not start machines by itself can have no standby machines.
@@ -291,25 +267,17 @@ const HEALTH: AnnotatedField = AnnotatedField {
     annotation: HEALING,
     rule: Rule::Healing,
     annotation_rule: Rule::Healing,
-    validate_field: |value| parse_healing(value).is_err().then(|| InvalidValue::new(NO_HEALING, HEALINGS)),
-    // One spelling of each duration.
-    parse_annotation: |text| match parse_annotated_healing(text) {
-        Ok(policy) => Ok(healing_value(&policy)),
-        Err(_) => Err(InvalidValue::new(NO_HEALING, HEALINGS)),
-    },
+    validate_field: |value| validate_setting(&HEALING_SETTING, value),
+    parse_annotation: |text| convert_setting(&HEALING_SETTING, text, healing_value),
 };
-const NO_HEALING: &str = "it is not an object with durations from 1s to 24h and maxUnhealthy, a number from 1 or a \
-                          percentage";
-const HEALINGS: &str = "use for example {\"notReadyFor\": \"5m\", \"maxUnhealthy\": \"40%\"}, or remove it";
 
 /// The setting with all its fields.
-fn healing_value(policy: &HealingPolicy) -> Value {
-    let seconds = |duration: Duration| format!("{}s", duration.as_secs_f64());
+fn healing_value(policy: HealingPolicy) -> Value {
     json!({
-        "notReadyFor": seconds(policy.not_ready_for),
-        "startTimeout": seconds(policy.start_timeout),
+        "notReadyFor": duration_text(policy.not_ready_for),
+        "startTimeout": duration_text(policy.start_timeout),
         "maxUnhealthy": share_value(policy.max_unhealthy),
-        "replaceStuckAfter": seconds(policy.replace_stuck_after),
+        "replaceStuckAfter": duration_text(policy.replace_stuck_after),
     })
 }
 
@@ -318,22 +286,13 @@ const RECYCLING: AnnotatedField = AnnotatedField {
     annotation: RECYCLE,
     rule: Rule::Recycle,
     annotation_rule: Rule::Recycle,
-    validate_field: |value| parse_recycle(value).is_err().then(|| InvalidValue::new(NO_RECYCLE, RECYCLES)),
-    parse_annotation: |text| {
-        let value: Option<Value> = serde_json::from_str(text).ok();
-        match value.and_then(|value| parse_recycle(&value).ok()) {
-            Some(policy) => Ok(recycle_value(policy)),
-            None => Err(InvalidValue::new(NO_RECYCLE, RECYCLES)),
-        }
-    },
+    validate_field: |value| validate_setting(&RECYCLE_SETTING, value),
+    parse_annotation: |text| convert_setting(&RECYCLE_SETTING, text, recycle_value),
 };
-const NO_RECYCLE: &str = "it is not an object with maxLifetime of at least 10m, maxClaims from 1, and jitter from \
-                          0 to 100";
-const RECYCLES: &str = "use for example {\"maxLifetime\": \"168h\", \"jitter\": 20}, or remove it";
 
 /// The value of a field with this policy, in one spelling of its lifetime.
 fn recycle_value(policy: RecyclePolicy) -> Value {
-    let lifetime = policy.max_lifetime.map(|lifetime| format!("{}s", lifetime.as_secs_f64()));
+    let lifetime = policy.max_lifetime.map(duration_text);
     json!({ "maxLifetime": lifetime, "maxClaims": policy.max_claims, "jitter": policy.jitter })
 }
 

@@ -22,7 +22,8 @@ pub use hooks::{DrainHook, Draining, HOOK_PREFIX, MOST_HOOKS};
 pub use mark::{DrainMark, DrainReason, MARK};
 pub(crate) use planner::{DrainPlanner, plan_drains};
 pub use setting::{
-    DEFAULT_TIMEOUT, DRAIN, DRAIN_FIELD, DrainSettingError, LONGEST_TIMEOUT, parse_drain, read_drain,
+    DEFAULT_TIMEOUT, DRAIN, DRAIN_FIELD, DRAIN_SETTING, DrainSettingError, LONGEST_TIMEOUT, parse_drain,
+    read_drain,
 };
 
 #[cfg(test)]

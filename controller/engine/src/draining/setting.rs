@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use vmpool_api::{GoDuration, annotations};
 
+use crate::annotated_setting::{AnnotatedSetting, parse_json_annotation};
 use crate::limits::clip_name;
 
 /// On pools: [`DRAIN_FIELD`] as JSON, for definitions of pools without that field.
@@ -32,7 +33,7 @@ pub struct DrainSettingError {
 /// # Errors
 /// The value is not an object with `timeout`, or that is not a duration from 0 to [`LONGEST_TIMEOUT`].
 pub fn parse_drain(value: &Value) -> Result<Duration, DrainSettingError> {
-    let error = || DrainSettingError { text: clip_name(&value.to_string()).to_owned() };
+    let error = || quote_unreadable(&value.to_string());
     let fields = value.as_object().ok_or_else(error)?;
     if fields.keys().any(|key| key != "timeout") {
         return Err(error());
@@ -47,6 +48,17 @@ pub fn parse_drain(value: &Value) -> Result<Duration, DrainSettingError> {
     }
 }
 
+/// The setting as a field and as an annotation.
+pub const DRAIN_SETTING: AnnotatedSetting<Duration, DrainSettingError> = AnnotatedSetting {
+    field: DRAIN_FIELD,
+    annotation: DRAIN,
+    parse_field: parse_drain,
+    parse_annotation: |text| parse_json_annotation(text, parse_drain, quote_unreadable),
+    consequence: ", so the default of 10m applies; correct or remove it",
+    reason: |_| "it is not an object with timeout, a duration from 0s to 24h",
+    way_out: "use for example {\"timeout\": \"10m\"}, or remove it",
+};
+
 /// The timeout of a pool: the field of its spec, or else the annotation. An unreadable value counts as the
 /// default, and adds a message to `invalid_settings`.
 pub fn read_drain(
@@ -54,24 +66,9 @@ pub fn read_drain(
     annotations: Option<&BTreeMap<String, String>>,
     invalid_settings: &mut Vec<String>,
 ) -> Duration {
-    let annotation = annotations.and_then(|annotations| annotations.get(DRAIN));
-    let (setting, read) = match (field, annotation) {
-        (Value::Null, None) => return DEFAULT_TIMEOUT,
-        (Value::Null, Some(text)) => (format!("annotation {DRAIN}"), parse_annotation(text)),
-        (field, _) => (DRAIN_FIELD.to_owned(), parse_drain(field)),
-    };
-    read.unwrap_or_else(|error| {
-        invalid_settings
-            .push(format!("{setting}: {error}, so the default of 10m applies; correct or remove it"));
-        DEFAULT_TIMEOUT
-    })
+    DRAIN_SETTING.read_or(DEFAULT_TIMEOUT, field, annotations, invalid_settings)
 }
 
-/// Reads the value of [`DRAIN`].
-///
-/// # Errors
-/// As [`parse_drain`], and if it is no JSON.
-fn parse_annotation(text: &str) -> Result<Duration, DrainSettingError> {
-    let error = || DrainSettingError { text: clip_name(text).to_owned() };
-    parse_drain(&serde_json::from_str(text).map_err(|_| error())?).map_err(|_| error())
+fn quote_unreadable(text: &str) -> DrainSettingError {
+    DrainSettingError { text: clip_name(text).to_owned() }
 }

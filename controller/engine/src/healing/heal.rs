@@ -12,9 +12,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::deletion::delete_unhealthy_machines;
 use crate::ids::Uid;
 use crate::model::{AutohealingPolicy, Machine, MachineActivity};
-use crate::plan::action::{ApplyStage, DeleteReason, PoolAction};
+use crate::plan::action::DeleteReason;
 use crate::plan::blocker::ProtectedStep;
 use crate::plan::observed::ObservedPool;
 use crate::plan::result::Plan;
@@ -58,28 +59,11 @@ pub(crate) fn plan_autohealing(observed: &ObservedPool<'_>, plan: &mut Plan) {
     // Machines that are gone, and whose successors are not created yet.
     let missing = pool.desired.saturating_sub(existing);
     replacing += failures.replaced_count().saturating_sub(replaced).min(missing);
-    let (protected, mut due): (Vec<_>, Vec<_>) =
+    let (protected, due): (Vec<_>, Vec<_>) =
         due.into_iter().partition(|machine| machine.is_protected(observed.now));
     protected::block_protected_step(observed, plan, ProtectedStep::Replacement, &protected);
-    if due.is_empty() {
-        return;
-    }
-    plan.wants.remove = true;
-    let width = match observed.memory.backoff(ApplyStage::Remove).batch_size(observed.uptime) {
-        Ok(width) => width,
-        Err(left) => return plan.back_off(ApplyStage::Remove, left),
-    };
-    due.sort_unstable_by(|a, b| {
-        let times = |machine: &Machine| failures.replacements(&machine.id.name);
-        times(a).cmp(&times(b)).then_with(|| a.id.cmp(&b.id))
-    });
     let budget = pool.rollout.budget.of(pool.desired).saturating_sub(replacing);
-    plan.actions.extend(
-        due.into_iter().take(budget).take(width).map(|machine| PoolAction::Delete {
-            machine: machine.id.clone(),
-            reason: DeleteReason::Unhealthy,
-        }),
-    );
+    delete_unhealthy_machines(observed, plan, due, budget, DeleteReason::Unhealthy);
 }
 
 /// Whether the replacement of a machine is not complete. After a change of leaders, only the deletion shows

@@ -7,8 +7,10 @@
 //! * `setting`: the setting of healing, on all platforms.
 //! * `unready`: since when a machine is not ready.
 //! * `replace`: the planner that replaces machines which have not been ready for too long.
+//! * `deletion`: the deletions of both planners, in their order.
 //! * `stuck`: machines whose deletion does not end, and that count as gone.
 
+mod deletion;
 pub(crate) mod heal;
 pub(crate) mod replace;
 pub mod setting;

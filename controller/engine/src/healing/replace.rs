@@ -10,10 +10,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::deletion::delete_unhealthy_machines;
 use super::setting::HealingPolicy;
 use crate::ids::Uid;
 use crate::model::Machine;
-use crate::plan::action::{ApplyStage, DeleteReason, PoolAction};
+use crate::plan::action::{DeleteReason, PoolAction};
 use crate::plan::blocker::{Blocker, ProtectedStep};
 use crate::plan::observed::ObservedPool;
 use crate::plan::result::Plan;
@@ -47,39 +48,12 @@ pub(crate) fn plan_healing(observed: &ObservedPool<'_>, plan: &mut Plan) {
     protected::block_protected_step(observed, plan, ProtectedStep::Replacement, &protected);
     let by_autohealing = plan.actions.iter().filter(|action| is_replacement(action)).count();
     let budget = pool.rollout.budget.of(pool.desired).min(limit);
-    replace_machines(observed, plan, due, budget.saturating_sub(census.replacing + by_autohealing));
+    let left = budget.saturating_sub(census.replacing + by_autohealing);
+    delete_unhealthy_machines(observed, plan, due, left, DeleteReason::NotReady);
 }
 
 fn is_replacement(action: &PoolAction) -> bool {
     matches!(action, PoolAction::Delete { reason: DeleteReason::Unhealthy, .. })
-}
-
-/// Deletes as many of the machines as budget and backoff allow, those that were replaced least often first.
-fn replace_machines(
-    observed: &ObservedPool<'_>,
-    plan: &mut Plan,
-    mut due: Vec<&Arc<Machine>>,
-    budget: usize,
-) {
-    if due.is_empty() {
-        return;
-    }
-    plan.wants.remove = true;
-    let width = match observed.memory.backoff(ApplyStage::Remove).batch_size(observed.uptime) {
-        Ok(width) => width,
-        Err(left) => return plan.back_off(ApplyStage::Remove, left),
-    };
-    let failures = &observed.memory.start_failures;
-    due.sort_unstable_by(|a, b| {
-        let times = |machine: &Machine| failures.replacements(&machine.id.name);
-        times(a).cmp(&times(b)).then_with(|| a.id.cmp(&b.id))
-    });
-    plan.actions.extend(
-        due.into_iter().take(budget.min(width)).map(|machine| PoolAction::Delete {
-            machine: machine.id.clone(),
-            reason: DeleteReason::NotReady,
-        }),
-    );
 }
 
 /// The health of the machines of a pool.

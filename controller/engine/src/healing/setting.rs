@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use vmpool_api::{GoDuration, Share, annotations};
 
+use crate::annotated_setting::{AnnotatedSetting, parse_json_annotation};
 use crate::limits::clip_name;
 
 /// On pools: [`HEALING_FIELD`] as JSON, for definitions of pools without that field.
@@ -74,7 +75,7 @@ pub struct HealingSettingError {
 /// The value is no object, has other fields, or one of its values is out of range.
 pub fn parse_healing(value: &Value) -> Result<HealingPolicy, HealingSettingError> {
     let read = value.as_object().and_then(read_fields);
-    read.ok_or_else(|| HealingSettingError { text: clip_name(&value.to_string()).to_owned() })
+    read.ok_or_else(|| quote_unreadable(&value.to_string()))
 }
 
 fn read_fields(fields: &Map<String, Value>) -> Option<HealingPolicy> {
@@ -97,6 +98,17 @@ fn read_duration(value: &Value) -> Option<Duration> {
     (SHORTEST..=LONGEST).contains(&duration).then_some(duration)
 }
 
+/// The setting as a field and as an annotation.
+pub const HEALING_SETTING: AnnotatedSetting<HealingPolicy, HealingSettingError> = AnnotatedSetting {
+    field: HEALING_FIELD,
+    annotation: HEALING,
+    parse_field: parse_healing,
+    parse_annotation: |text| parse_json_annotation(text, parse_healing, quote_unreadable),
+    consequence: ", so healing is off; correct or remove it",
+    reason: |_| "it is not an object with durations from 1s to 24h and maxUnhealthy, a number from 1 or a percentage",
+    way_out: "use for example {\"notReadyFor\": \"5m\", \"maxUnhealthy\": \"40%\"}, or remove it",
+};
+
 /// The setting of a pool: the field of its spec, or else the annotation; `None` if healing is off. An
 /// unreadable value turns healing off, and adds a message to `invalid_settings`.
 pub fn read_healing(
@@ -104,28 +116,11 @@ pub fn read_healing(
     annotations: Option<&BTreeMap<String, String>>,
     invalid_settings: &mut Vec<String>,
 ) -> Option<HealingPolicy> {
-    let annotation = annotations.and_then(|annotations| annotations.get(HEALING));
-    let (setting, read) = match (field, annotation) {
-        (Value::Null, None) => return None,
-        (Value::Null, Some(text)) => (format!("annotation {HEALING}"), parse_annotated_healing(text)),
-        (field, _) => (HEALING_FIELD.to_owned(), parse_healing(field)),
-    };
-    match read {
-        Ok(policy) => Some(policy),
-        Err(error) => {
-            invalid_settings.push(format!("{setting}: {error}, so healing is off; correct or remove it"));
-            None
-        }
-    }
+    HEALING_SETTING.read(field, annotations, invalid_settings).ok().flatten()
 }
 
-/// Reads the value of [`HEALING`].
-///
-/// # Errors
-/// As [`parse_healing`], and if it is no JSON.
-pub fn parse_annotated_healing(text: &str) -> Result<HealingPolicy, HealingSettingError> {
-    let error = || HealingSettingError { text: clip_name(text).to_owned() };
-    parse_healing(&serde_json::from_str(text).map_err(|_| error())?).map_err(|_| error())
+fn quote_unreadable(text: &str) -> HealingSettingError {
+    HealingSettingError { text: clip_name(text).to_owned() }
 }
 
 #[cfg(test)]

@@ -28,8 +28,8 @@ pub(crate) use outdated::{
     find_image_outdated, find_outdated_sources, is_outdated_by_image, may_become_outdated,
 };
 pub use setting::{
-    IMAGE_REFRESH, IMAGE_REFRESH_FIELD, ImageRefresh, ImageRefreshError, parse_image_refresh,
-    parse_image_refresh_text, read_image_refresh,
+    IMAGE_REFRESH, IMAGE_REFRESH_FIELD, IMAGE_REFRESH_SETTING, ImageRefresh, ImageRefreshError,
+    parse_image_refresh, parse_image_refresh_text, read_image_refresh,
 };
 
 #[cfg(test)]

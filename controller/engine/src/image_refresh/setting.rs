@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use vmpool_api::annotations;
 
+use crate::annotated_setting::AnnotatedSetting;
 use crate::limits::clip_name;
 
 /// On pools: [`IMAGE_REFRESH_FIELD`], for definitions of pools without that field.
@@ -71,6 +72,17 @@ fn invalid_setting(text: &str) -> ImageRefreshError {
     ImageRefreshError { text: clip_name(text).to_owned() }
 }
 
+/// The setting as a field and as an annotation.
+pub const IMAGE_REFRESH_SETTING: AnnotatedSetting<ImageRefresh, ImageRefreshError> = AnnotatedSetting {
+    field: IMAGE_REFRESH_FIELD,
+    annotation: IMAGE_REFRESH,
+    parse_field: parse_image_refresh,
+    parse_annotation: parse_image_refresh_text,
+    consequence: ", so images are not followed; correct or remove it",
+    reason: |_| "it is not Off, Report or Recreate",
+    way_out: "use Report or Recreate, or remove it; in YAML, Off needs quotes",
+};
+
 /// The setting of a pool: the field of its spec, or else the annotation. With an unreadable value, the
 /// controller does not follow the sources, and `invalid_settings` gets a message.
 pub fn read_image_refresh(
@@ -78,15 +90,5 @@ pub fn read_image_refresh(
     annotations: Option<&BTreeMap<String, String>>,
     invalid_settings: &mut Vec<String>,
 ) -> ImageRefresh {
-    let annotation = annotations.and_then(|annotations| annotations.get(IMAGE_REFRESH));
-    let (setting, read) = match (field, annotation) {
-        (Value::Null, None) => return ImageRefresh::Off,
-        (Value::Null, Some(text)) => (format!("annotation {IMAGE_REFRESH}"), parse_image_refresh_text(text)),
-        (field, _) => (IMAGE_REFRESH_FIELD.to_owned(), parse_image_refresh(field)),
-    };
-    read.unwrap_or_else(|error| {
-        invalid_settings
-            .push(format!("{setting}: {error}, so images are not followed; correct or remove it"));
-        ImageRefresh::Off
-    })
+    IMAGE_REFRESH_SETTING.read_or(ImageRefresh::Off, field, annotations, invalid_settings)
 }

@@ -21,8 +21,8 @@ mod setting;
 
 pub use clock::{PoolDistance, ProgressClock};
 pub use setting::{
-    DEFAULT_DEADLINE, PROGRESS_DEADLINE, PROGRESS_DEADLINE_FIELD, ProgressDeadlineError,
-    parse_progress_deadline, parse_progress_deadline_text, read_progress_deadline,
+    DEFAULT_DEADLINE, PROGRESS_DEADLINE, PROGRESS_DEADLINE_FIELD, PROGRESS_DEADLINE_SETTING,
+    ProgressDeadlineError, parse_progress_deadline, parse_progress_deadline_text, read_progress_deadline,
 };
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use vmpool_api::annotations;
 
+use crate::annotated_setting::AnnotatedSetting;
 use crate::limits::clip_name;
 
 /// On pools: the deadline in seconds, for example `1800`, for definitions of pools without the field.
@@ -48,6 +49,17 @@ fn invalid_deadline(text: &str) -> ProgressDeadlineError {
     ProgressDeadlineError { text: clip_name(text).to_owned() }
 }
 
+/// The setting as a field and as an annotation.
+pub const PROGRESS_DEADLINE_SETTING: AnnotatedSetting<Duration, ProgressDeadlineError> = AnnotatedSetting {
+    field: PROGRESS_DEADLINE_FIELD,
+    annotation: PROGRESS_DEADLINE,
+    parse_field: parse_progress_deadline,
+    parse_annotation: parse_progress_deadline_text,
+    consequence: ", so the default of 600 applies; correct or remove it",
+    reason: |_| "it is not a whole number of seconds from 1",
+    way_out: "use for example 1800, or remove it",
+};
+
 /// The deadline of a pool: the field of its spec, or else the annotation. An unreadable value counts as the
 /// default, and adds a message to `invalid_settings`.
 pub fn read_progress_deadline(
@@ -55,18 +67,5 @@ pub fn read_progress_deadline(
     annotations: Option<&BTreeMap<String, String>>,
     invalid_settings: &mut Vec<String>,
 ) -> Duration {
-    let annotation = annotations.and_then(|annotations| annotations.get(PROGRESS_DEADLINE));
-    let (setting, read) = match (field, annotation) {
-        (Value::Null, None) => return DEFAULT_DEADLINE,
-        (Value::Null, Some(text)) => {
-            (format!("annotation {PROGRESS_DEADLINE}"), parse_progress_deadline_text(text))
-        }
-        (field, _) => (PROGRESS_DEADLINE_FIELD.to_owned(), parse_progress_deadline(field)),
-    };
-    read.unwrap_or_else(|error| {
-        let default = DEFAULT_DEADLINE.as_secs();
-        invalid_settings
-            .push(format!("{setting}: {error}, so the default of {default} applies; correct or remove it"));
-        DEFAULT_DEADLINE
-    })
+    PROGRESS_DEADLINE_SETTING.read_or(DEFAULT_DEADLINE, field, annotations, invalid_settings)
 }

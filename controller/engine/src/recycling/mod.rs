@@ -20,8 +20,8 @@ pub(crate) use due::{find_recycle_cause, find_time_until_due};
 pub use facts::{CLAIMS, REQUEST, RecycleFacts, format_claim_count};
 pub(crate) use planner::plan_recycling;
 pub use setting::{
-    DEFAULT_JITTER, RECYCLE, RECYCLE_FIELD, RecyclePolicy, RecycleSettingError, SHORTEST_LIFETIME,
-    parse_recycle, read_recycle,
+    DEFAULT_JITTER, RECYCLE, RECYCLE_FIELD, RECYCLE_SETTING, RecyclePolicy, RecycleSettingError,
+    SHORTEST_LIFETIME, parse_recycle, read_recycle,
 };
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use vmpool_api::{GoDuration, annotations};
 
+use crate::annotated_setting::{AnnotatedSetting, parse_json_annotation};
 use crate::ids::{Uid, hash_bytes};
 use crate::limits::clip_name;
 
@@ -66,7 +67,7 @@ pub struct RecycleSettingError {
 /// `maxClaims`, a number from 1; `jitter`, a number from 0 to 100.
 pub fn parse_recycle(value: &Value) -> Result<RecyclePolicy, RecycleSettingError> {
     let read = value.as_object().and_then(read_fields);
-    read.ok_or_else(|| RecycleSettingError { text: clip_name(&value.to_string()).to_owned() })
+    read.ok_or_else(|| quote_unreadable(&value.to_string()))
 }
 
 fn read_fields(fields: &Map<String, Value>) -> Option<RecyclePolicy> {
@@ -91,6 +92,17 @@ fn read_lifetime(value: &Value) -> Option<Duration> {
     (parsed >= SHORTEST_LIFETIME).then_some(parsed)
 }
 
+/// The setting as a field and as an annotation.
+pub const RECYCLE_SETTING: AnnotatedSetting<RecyclePolicy, RecycleSettingError> = AnnotatedSetting {
+    field: RECYCLE_FIELD,
+    annotation: RECYCLE,
+    parse_field: parse_recycle,
+    parse_annotation: |text| parse_json_annotation(text, parse_recycle, quote_unreadable),
+    consequence: ", so no machine is recycled; correct or remove it",
+    reason: |_| "it is not an object with maxLifetime of at least 10m, maxClaims from 1, and jitter from 0 to 100",
+    way_out: "use for example {\"maxLifetime\": \"168h\", \"jitter\": 20}, or remove it",
+};
+
 /// The setting of a pool: the field of its spec, or else the annotation. An unreadable value counts as
 /// absent, so that no machine is replaced, and adds a message to `invalid_settings`.
 pub fn read_recycle(
@@ -98,23 +110,9 @@ pub fn read_recycle(
     annotations: Option<&BTreeMap<String, String>>,
     invalid_settings: &mut Vec<String>,
 ) -> RecyclePolicy {
-    let annotation = annotations.and_then(|annotations| annotations.get(RECYCLE));
-    let (setting, read) = match (field, annotation) {
-        (Value::Null, None) => return RecyclePolicy::default(),
-        (Value::Null, Some(text)) => (format!("annotation {RECYCLE}"), parse_annotation(text)),
-        (field, _) => (RECYCLE_FIELD.to_owned(), parse_recycle(field)),
-    };
-    read.unwrap_or_else(|error| {
-        invalid_settings.push(format!("{setting}: {error}, so no machine is recycled; correct or remove it"));
-        RecyclePolicy::default()
-    })
+    RECYCLE_SETTING.read_or(RecyclePolicy::default(), field, annotations, invalid_settings)
 }
 
-/// Reads the value of [`RECYCLE`].
-///
-/// # Errors
-/// As [`parse_recycle`], and if it is no JSON.
-fn parse_annotation(text: &str) -> Result<RecyclePolicy, RecycleSettingError> {
-    let error = || RecycleSettingError { text: clip_name(text).to_owned() };
-    parse_recycle(&serde_json::from_str(text).map_err(|_| error())?).map_err(|_| error())
+fn quote_unreadable(text: &str) -> RecycleSettingError {
+    RecycleSettingError { text: clip_name(text).to_owned() }
 }

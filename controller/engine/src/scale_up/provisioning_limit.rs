@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use vmpool_api::{Share, ShareError, annotations};
 
+use crate::annotated_setting::{AnnotatedSetting, UnreadableSetting};
+
 /// On pools: the limit, for example `5` or `10%`.
 pub const MAX_PROVISIONING: &str = annotations::MAX_PROVISIONING;
 /// The field of the spec of pools that is equivalent to [`MAX_PROVISIONING`], and overrides it. Definitions
@@ -50,6 +52,17 @@ pub fn describe_share_error(error: &ShareError) -> &'static str {
     }
 }
 
+/// The setting as a field and as an annotation.
+pub const MAX_PROVISIONING_SETTING: AnnotatedSetting<Share, ShareError> = AnnotatedSetting {
+    field: MAX_PROVISIONING_FIELD,
+    annotation: MAX_PROVISIONING,
+    parse_field: Share::from_json,
+    parse_annotation: str::parse,
+    consequence: ", so one machine at a time is provisioned; correct or remove it",
+    reason: describe_share_error,
+    way_out: "use a number of machines from 1, or 1% to 100%, or remove it",
+};
+
 /// The limit of a pool: the field of its spec, or else the annotation, as for all settings that have both;
 /// `None` without a limit. An unreadable value counts as one machine, and adds a message to
 /// `invalid_settings`.
@@ -58,21 +71,10 @@ pub fn read_max_provisioning(
     annotations: Option<&BTreeMap<String, String>>,
     invalid_settings: &mut Vec<String>,
 ) -> Option<ProvisioningLimit> {
-    let annotation = annotations.and_then(|annotations| annotations.get(MAX_PROVISIONING));
-    let (setting, read) = match (field, annotation) {
-        (Value::Null, None) => return None,
-        (Value::Null, Some(text)) => (format!("annotation {MAX_PROVISIONING}"), text.parse::<Share>()),
-        (field, _) => (MAX_PROVISIONING_FIELD.to_owned(), Share::from_json(field)),
-    };
-    Some(read.map_or_else(
-        |error| {
-            invalid_settings.push(format!(
-                "{setting}: {error}, so one machine at a time is provisioned; correct or remove it"
-            ));
-            ProvisioningLimit::Machines(1)
-        },
-        ProvisioningLimit::from,
-    ))
+    match MAX_PROVISIONING_SETTING.read(field, annotations, invalid_settings) {
+        Ok(share) => share.map(ProvisioningLimit::from),
+        Err(UnreadableSetting) => Some(ProvisioningLimit::Machines(1)),
+    }
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ mod state;
 pub(crate) use activation::{count_activating, plan_activations};
 pub(crate) use planner::plan_standby;
 pub use setting::{
-    LONGEST_WARM_UP_DELAY, STANDBY_FIELD, StandbySettingError, StandbySettings, WarmUp,
+    LONGEST_WARM_UP_DELAY, STANDBY_FIELD, STANDBY_SETTING, StandbySettingError, StandbySettings, WarmUp,
     describe_standby_obstacle, parse_standby, read_standby,
 };
 pub use state::{ACTIVATED_AT, STANDBY, StandbyCounts, StandbyPhase, StandbyState, read_activated_at};

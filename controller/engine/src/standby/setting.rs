@@ -7,6 +7,7 @@ use serde_json::Value;
 use vmpool_api::GoDuration;
 
 use super::state::STANDBY;
+use crate::annotated_setting::{AnnotatedSetting, parse_json_annotation};
 use crate::limits::clip_name;
 
 /// The field of the spec of pools. It overrides the annotation [`STANDBY`], which has the same JSON.
@@ -58,7 +59,7 @@ pub struct StandbySettingError {
 /// # Errors
 /// The value is not an object with `replicas`, or has other fields or values than [`StandbySettings`].
 pub fn parse_standby(value: &Value) -> Result<StandbySettings, StandbySettingError> {
-    read_settings(value).ok_or_else(|| StandbySettingError { text: clip_name(&value.to_string()).to_owned() })
+    read_settings(value).ok_or_else(|| quote_unreadable(&value.to_string()))
 }
 
 fn read_settings(value: &Value) -> Option<StandbySettings> {
@@ -82,6 +83,17 @@ fn read_settings(value: &Value) -> Option<StandbySettings> {
     (delay <= LONGEST_WARM_UP_DELAY).then_some(StandbySettings { replicas, warm_up, delay })
 }
 
+/// The setting as a field and as an annotation.
+pub const STANDBY_SETTING: AnnotatedSetting<StandbySettings, StandbySettingError> = AnnotatedSetting {
+    field: STANDBY_FIELD,
+    annotation: STANDBY,
+    parse_field: parse_standby,
+    parse_annotation: |text| parse_json_annotation(text, parse_standby, quote_unreadable),
+    consequence: "; until it is corrected or removed, the controller creates, activates and deletes no standby machine",
+    reason: |_| "it is not an object with replicas from 0, warmUp FirstReady or None, and warmUpDelay from 0s to 1h",
+    way_out: "use for example {\"replicas\": 2}, or remove it",
+};
+
 /// The setting of a pool: the field of its spec, or else the annotation. `None` for an unreadable value,
 /// which adds a message to `invalid_settings`: the controller then leaves all standby machines.
 pub fn read_standby(
@@ -89,19 +101,8 @@ pub fn read_standby(
     annotations: Option<&BTreeMap<String, String>>,
     invalid_settings: &mut Vec<String>,
 ) -> Option<StandbySettings> {
-    let annotation = annotations.and_then(|annotations| annotations.get(STANDBY));
-    let (setting, read) = match (field, annotation) {
-        (Value::Null, None) => return Some(StandbySettings::NONE),
-        (Value::Null, Some(text)) => (format!("annotation {STANDBY}"), parse_annotation(text)),
-        (field, _) => (STANDBY_FIELD.to_owned(), parse_standby(field)),
-    };
-    read.map_err(|error| {
-        invalid_settings.push(format!(
-            "{setting}: {error}; until it is corrected or removed, the controller creates, activates and deletes no \
-             standby machine"
-        ));
-    })
-    .ok()
+    let read = STANDBY_SETTING.read(field, annotations, invalid_settings);
+    read.ok().map(|standby| standby.unwrap_or(StandbySettings::NONE))
 }
 
 /// The message about a pool that cannot have standby machines.
@@ -112,11 +113,6 @@ pub fn describe_standby_obstacle(obstacle: &str) -> String {
     )
 }
 
-/// Reads the value of the annotation [`STANDBY`] of a pool.
-///
-/// # Errors
-/// As [`parse_standby`], and if it is no JSON.
-fn parse_annotation(text: &str) -> Result<StandbySettings, StandbySettingError> {
-    let error = || StandbySettingError { text: clip_name(text).to_owned() };
-    parse_standby(&serde_json::from_str(text).map_err(|_| error())?).map_err(|_| error())
+fn quote_unreadable(text: &str) -> StandbySettingError {
+    StandbySettingError { text: clip_name(text).to_owned() }
 }

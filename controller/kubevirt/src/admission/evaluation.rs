@@ -94,13 +94,7 @@ fn evaluate_without_reads<'a>(
         return ControlFlow::Break(verdict_without_warnings(AdmissionDecision::Allowed));
     }
     let mut findings = Findings::default();
-    settings::check_max_protection(old, new, &mut findings);
-    settings::check_progress_deadline(old, new, &mut findings);
-    settings::check_max_provisioning(old, new, &mut findings);
-    settings::check_healing(old, new, &mut findings);
-    settings::check_image_refresh(old, new, &mut findings);
-    settings::check_drain(old, new, &mut findings);
-    settings::check_recycle(old, new, &mut findings);
+    settings::check_annotated_settings(old, new, &mut findings);
     standby::check_standby(old, new, &mut findings);
     settings::check_history_limit(old, new, &mut findings);
     settings::check_annotated_names(old, new, &mut findings);

@@ -4,16 +4,13 @@ use serde_json::{Value, json};
 use vmpool_api::kubevirt::annotations::{INSTANCETYPE_POLICY, NAME_GENERATION, REVISION_HISTORY_LIMIT};
 use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
 use vmpool_api::{DurationError, GoDuration, Share, ShareError};
-use vmpool_engine::draining::{DRAIN, DRAIN_FIELD, parse_drain};
-use vmpool_engine::healing::setting::{HEALING, HEALING_FIELD, parse_annotated_healing, parse_healing};
-use vmpool_engine::image_refresh::{
-    IMAGE_REFRESH, IMAGE_REFRESH_FIELD, ImageRefresh, parse_image_refresh, parse_image_refresh_text,
-};
-use vmpool_engine::progress::{
-    PROGRESS_DEADLINE, PROGRESS_DEADLINE_FIELD, parse_progress_deadline, parse_progress_deadline_text,
-};
-use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
-use vmpool_engine::recycling::{RECYCLE, RECYCLE_FIELD, parse_recycle};
+use vmpool_engine::annotated_setting::AnnotatedSetting;
+use vmpool_engine::draining::{DRAIN_FIELD, DRAIN_SETTING};
+use vmpool_engine::healing::setting::{HEALING_FIELD, HEALING_SETTING};
+use vmpool_engine::image_refresh::{IMAGE_REFRESH_FIELD, IMAGE_REFRESH_SETTING, ImageRefresh};
+use vmpool_engine::progress::{PROGRESS_DEADLINE_FIELD, PROGRESS_DEADLINE_SETTING};
+use vmpool_engine::protection::{MAX_PROTECTION_FIELD, MAX_PROTECTION_SETTING};
+use vmpool_engine::recycling::{RECYCLE_FIELD, RECYCLE_SETTING};
 use vmpool_engine::scale_up::provisioning_limit::{
     MAX_PROVISIONING, MAX_PROVISIONING_FIELD, describe_share_error,
 };
@@ -63,73 +60,47 @@ pub(super) fn warn_about_unknown_fields(pool: KubeVirtPoolView<'_>, findings: &m
     }
 }
 
-/// The field and the annotation that limit the protection of machines, as far as they change. The annotation
-/// can change without the spec.
-pub(super) fn check_max_protection(
+/// The settings with a field and an annotation, as far as they change. The annotation can change without the
+/// spec.
+pub(super) fn check_annotated_settings(
     old: Option<KubeVirtPoolView<'_>>,
     new: KubeVirtPoolView<'_>,
     findings: &mut Findings,
 ) {
-    fn protection_limits(pool: KubeVirtPoolView<'_>) -> [&Value; 2] {
-        [pool.part(MAX_PROTECTION_FIELD), pool.annotation(MAX_PROTECTION)]
-    }
-    let paths = [format!("spec.{MAX_PROTECTION_FIELD}"), format!("metadata.annotations[{MAX_PROTECTION}]")];
-    for (place, (path, limit)) in paths.into_iter().zip(protection_limits(new)).enumerate() {
-        let is_valid = || limit.as_str().is_some_and(|text| parse_maximum(text).is_ok());
-        if old.is_some_and(|old| protection_limits(old)[place] == limit) || limit.is_null() || is_valid() {
-            continue;
-        }
-        let reason = "it is not a duration from 1m to 720h";
-        findings.refuse(Rule::MaxProtection, path, limit, reason, "use for example 24h, or remove it");
-    }
-}
-
-/// The field and the annotation of the progress deadline, as far as they change.
-pub(super) fn check_progress_deadline(
-    old: Option<KubeVirtPoolView<'_>>,
-    new: KubeVirtPoolView<'_>,
-    findings: &mut Findings,
-) {
-    let mut check = |path: String, value: &Value, before: Option<&Value>, is_valid: bool| {
-        if !(value.is_null() || before == Some(value) || is_valid) {
-            let reason = "it is not a whole number of seconds from 1";
-            findings.refuse(
-                Rule::ProgressDeadline,
-                path,
-                value,
-                reason,
-                "use for example 1800, or remove it",
-            );
-        }
-    };
-    let (field, annotation) = (new.part(PROGRESS_DEADLINE_FIELD), new.annotation(PROGRESS_DEADLINE));
-    let before = old.map(|old| old.part(PROGRESS_DEADLINE_FIELD));
-    let is_valid = parse_progress_deadline(field).is_ok();
-    check(format!("spec.{PROGRESS_DEADLINE_FIELD}"), field, before, is_valid);
-    let before = old.map(|old| old.annotation(PROGRESS_DEADLINE));
-    let is_valid = annotation.as_str().is_some_and(|text| parse_progress_deadline_text(text).is_ok());
-    check(format!("metadata.annotations[{PROGRESS_DEADLINE}]"), annotation, before, is_valid);
-}
-
-/// The field and the annotation of image refresh, as far as they change.
-pub(super) fn check_image_refresh(
-    old: Option<KubeVirtPoolView<'_>>,
-    new: KubeVirtPoolView<'_>,
-    findings: &mut Findings,
-) {
-    let mut check = |path: String, value: &Value, before: Option<&Value>, is_valid: bool| {
-        if !(value.is_null() || before == Some(value) || is_valid) {
-            let way_out = "use Report or Recreate, or remove it; in YAML, Off needs quotes";
-            findings.refuse(Rule::ImageRefresh, path, value, "it is not Off, Report or Recreate", way_out);
-        }
-    };
-    let (field, annotation) = (new.part(IMAGE_REFRESH_FIELD), new.annotation(IMAGE_REFRESH));
-    let before = old.map(|old| old.part(IMAGE_REFRESH_FIELD));
-    check(format!("spec.{IMAGE_REFRESH_FIELD}"), field, before, parse_image_refresh(field).is_ok());
-    let before = old.map(|old| old.annotation(IMAGE_REFRESH));
-    let is_valid = annotation.as_str().is_some_and(|text| parse_image_refresh_text(text).is_ok());
-    check(format!("metadata.annotations[{IMAGE_REFRESH}]"), annotation, before, is_valid);
+    check_annotated_setting(&MAX_PROTECTION_SETTING, Rule::MaxProtection, old, new, findings);
+    check_annotated_setting(&PROGRESS_DEADLINE_SETTING, Rule::ProgressDeadline, old, new, findings);
+    check_max_provisioning(old, new, findings);
+    check_annotated_setting(&HEALING_SETTING, Rule::Healing, old, new, findings);
+    check_annotated_setting(&IMAGE_REFRESH_SETTING, Rule::ImageRefresh, old, new, findings);
     check_refresh_of_preserved_storage(old, new, findings);
+    check_annotated_setting(&DRAIN_SETTING, Rule::Drain, old, new, findings);
+    check_annotated_setting(&RECYCLE_SETTING, Rule::Recycle, old, new, findings);
+}
+
+/// The field and the annotation of one setting, as far as they change.
+pub(super) fn check_annotated_setting<T, E>(
+    setting: &AnnotatedSetting<T, E>,
+    rule: Rule,
+    old: Option<KubeVirtPoolView<'_>>,
+    new: KubeVirtPoolView<'_>,
+    findings: &mut Findings,
+) {
+    let AnnotatedSetting { field, annotation, parse_field, parse_annotation, .. } = setting;
+    let mut refuse = |path: String, value: &Value, error: &E| {
+        findings.refuse(rule, path, value, (setting.reason)(error), setting.way_out);
+    };
+    let value = new.part(field);
+    if !(value.is_null() || old.is_some_and(|old| old.part(field) == value))
+        && let Err(error) = parse_field(value)
+    {
+        refuse(format!("spec.{field}"), value, &error);
+    }
+    let value = new.annotation(annotation);
+    if !(value.is_null() || old.is_some_and(|old| old.annotation(annotation) == value))
+        && let Err(error) = parse_annotation(value.as_str().unwrap_or_default())
+    {
+        refuse(format!("metadata.annotations[{annotation}]"), value, &error);
+    }
 }
 
 /// Refuses to recreate machines for their images if the next machine gets the storage of the former one.
@@ -142,8 +113,9 @@ fn check_refresh_of_preserved_storage(
         return;
     }
     let field = new.part(IMAGE_REFRESH_FIELD);
+    let annotation = IMAGE_REFRESH_SETTING.annotation;
     let (path, value) = if field.is_null() {
-        (format!("metadata.annotations[{IMAGE_REFRESH}]"), new.annotation(IMAGE_REFRESH))
+        (format!("metadata.annotations[{annotation}]"), new.annotation(annotation))
     } else {
         (format!("spec.{IMAGE_REFRESH_FIELD}"), field)
     };
@@ -155,10 +127,10 @@ fn check_refresh_of_preserved_storage(
 
 /// Whether the pool recreates machines for their images, and preserves all their storage.
 fn recreates_in_vain(pool: KubeVirtPoolView<'_>) -> bool {
-    let (field, annotation) = (pool.part(IMAGE_REFRESH_FIELD), pool.annotation(IMAGE_REFRESH));
-    let refresh = match field {
-        Value::Null => annotation.as_str().and_then(|text| parse_image_refresh_text(text).ok()),
-        field => parse_image_refresh(field).ok(),
+    let AnnotatedSetting { field, annotation, parse_field, parse_annotation, .. } = IMAGE_REFRESH_SETTING;
+    let refresh = match pool.part(field) {
+        Value::Null => pool.annotation(annotation).as_str().and_then(|text| parse_annotation(text).ok()),
+        value => parse_field(value).ok(),
     };
     let settings = read_pool_settings(pool.spec());
     refresh == Some(ImageRefresh::Recreate)
@@ -167,7 +139,7 @@ fn recreates_in_vain(pool: KubeVirtPoolView<'_>) -> bool {
 }
 
 /// The field and the annotation that limit provisioning, as far as they change.
-pub(super) fn check_max_provisioning(
+fn check_max_provisioning(
     old: Option<KubeVirtPoolView<'_>>,
     new: KubeVirtPoolView<'_>,
     findings: &mut Findings,
@@ -189,82 +161,6 @@ pub(super) fn check_max_provisioning(
     {
         refuse(format!("metadata.annotations[{MAX_PROVISIONING}]"), annotation, &error);
     }
-}
-
-/// The field and the annotation for healing, as far as they change.
-pub(super) fn check_healing(
-    old: Option<KubeVirtPoolView<'_>>,
-    new: KubeVirtPoolView<'_>,
-    findings: &mut Findings,
-) {
-    let mut check = |path: String, value: &Value, before: Option<&Value>, is_valid: bool| {
-        if !(value.is_null() || before == Some(value) || is_valid) {
-            let reason = "it is not an object with durations from 1s to 24h and maxUnhealthy, a number from 1 or a \
-                          percentage";
-            let way_out =
-                "use for example {\"notReadyFor\": \"5m\", \"maxUnhealthy\": \"40%\"}, or remove it";
-            findings.refuse(Rule::Healing, path, value, reason, way_out);
-        }
-    };
-    let field = new.part(HEALING_FIELD);
-    let before = old.map(|old| old.part(HEALING_FIELD));
-    check(format!("spec.{HEALING_FIELD}"), field, before, parse_healing(field).is_ok());
-    let annotation = new.annotation(HEALING);
-    let is_valid = annotation.as_str().is_some_and(|text| parse_annotated_healing(text).is_ok());
-    let before = old.map(|old| old.annotation(HEALING));
-    check(format!("metadata.annotations[{HEALING}]"), annotation, before, is_valid);
-}
-
-/// The field and the annotation for draining, as far as they change.
-pub(super) fn check_drain(
-    old: Option<KubeVirtPoolView<'_>>,
-    new: KubeVirtPoolView<'_>,
-    findings: &mut Findings,
-) {
-    let mut check = |path: String, value: &Value, before: Option<&Value>, is_valid: bool| {
-        if !(value.is_null() || before == Some(value) || is_valid) {
-            let reason = "it is not an object with timeout, a duration from 0s to 24h";
-            findings.refuse(
-                Rule::Drain,
-                path,
-                value,
-                reason,
-                "use for example {\"timeout\": \"10m\"}, or remove it",
-            );
-        }
-    };
-    let field = new.part(DRAIN_FIELD);
-    let before = old.map(|old| old.part(DRAIN_FIELD));
-    check(format!("spec.{DRAIN_FIELD}"), field, before, parse_drain(field).is_ok());
-    let annotation = new.annotation(DRAIN);
-    let parsed = annotation.as_str().and_then(|text| serde_json::from_str(text).ok());
-    let is_valid = parsed.is_some_and(|value: Value| parse_drain(&value).is_ok());
-    let before = old.map(|old| old.annotation(DRAIN));
-    check(format!("metadata.annotations[{DRAIN}]"), annotation, before, is_valid);
-}
-
-/// The field and the annotation for the replacement of machines, as far as they change.
-pub(super) fn check_recycle(
-    old: Option<KubeVirtPoolView<'_>>,
-    new: KubeVirtPoolView<'_>,
-    findings: &mut Findings,
-) {
-    let mut check = |path: String, value: &Value, before: Option<&Value>, is_valid: bool| {
-        if value.is_null() || before == Some(value) || is_valid {
-            return;
-        }
-        let reason = "it is not an object with maxLifetime of at least 10m, maxClaims from 1, and jitter from 0 to 100";
-        let way_out = "use for example {\"maxLifetime\": \"168h\", \"jitter\": 20}, or remove it";
-        findings.refuse(Rule::Recycle, path, value, reason, way_out);
-    };
-    let field = new.part(RECYCLE_FIELD);
-    let before = old.map(|old| old.part(RECYCLE_FIELD));
-    check(format!("spec.{RECYCLE_FIELD}"), field, before, parse_recycle(field).is_ok());
-    let annotation = new.annotation(RECYCLE);
-    let parsed = annotation.as_str().and_then(|text| serde_json::from_str(text).ok());
-    let is_valid = parsed.is_some_and(|value: Value| parse_recycle(&value).is_ok());
-    let before = old.map(|old| old.annotation(RECYCLE));
-    check(format!("metadata.annotations[{RECYCLE}]"), annotation, before, is_valid);
 }
 
 /// The field and the annotation that limit the number of stored revisions, as far as they change.

@@ -2,12 +2,13 @@
 
 use serde_json::Value;
 use vmpool_api::kubevirt::values::StatePreservation;
-use vmpool_engine::standby::{STANDBY, STANDBY_FIELD, parse_standby};
+use vmpool_engine::standby::{STANDBY, STANDBY_FIELD, STANDBY_SETTING, parse_standby};
 
 use super::super::standby::find_start_obstacle;
 use super::findings::Findings;
 use super::pool::KubeVirtPoolView;
 use super::rule::Rule;
+use super::settings::check_annotated_setting;
 
 /// The field and the annotation for standby machines, as far as they change, and what a pool with standby
 /// machines must not have.
@@ -16,18 +17,7 @@ pub(super) fn check_standby(
     new: KubeVirtPoolView<'_>,
     findings: &mut Findings,
 ) {
-    let field = new.part(STANDBY_FIELD);
-    if !field.is_null()
-        && old.is_none_or(|old| old.part(STANDBY_FIELD) != field)
-        && parse_standby(field).is_err()
-    {
-        refuse_value(findings, format!("spec.{STANDBY_FIELD}"), field);
-    }
-    let annotation = new.annotation(STANDBY);
-    let is_changed = old.is_none_or(|old| old.annotation(STANDBY) != annotation);
-    if !annotation.is_null() && is_changed && parse_standby(&annotated_setting(annotation)).is_err() {
-        refuse_value(findings, format!("metadata.annotations[{STANDBY}]"), annotation);
-    }
+    check_annotated_setting(&STANDBY_SETTING, Rule::Standby, old, new, findings);
     let obstacle = find_obstacle(new);
     if old.is_none_or(|old| wants_standby(old) != wants_standby(new) || find_obstacle(old) != obstacle)
         && let Some(obstacle) = obstacle.filter(|_| wants_standby(new))
@@ -41,12 +31,6 @@ pub(super) fn check_standby(
             way_out,
         );
     }
-}
-
-fn refuse_value(findings: &mut Findings, path: String, value: &Value) {
-    let reason =
-        "it is not an object with replicas from 0, warmUp FirstReady or None, and warmUpDelay from 0s to 1h";
-    findings.refuse(Rule::Standby, path, value, reason, "use for example {\"replicas\": 2}, or remove it");
 }
 
 /// The value of the annotation; null if it is no JSON.

@@ -14,7 +14,7 @@ fn an_empty_object_has_the_defaults() {
 
 #[test]
 fn all_fields_are_read() {
-    let policy = parse_annotated_healing(
+    let policy = (HEALING_SETTING.parse_annotation)(
         r#"{"notReadyFor": "90s", "startTimeout": "1h", "maxUnhealthy": 3, "replaceStuckAfter": "10m"}"#,
     );
     let wanted = HealingPolicy {
