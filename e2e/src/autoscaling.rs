@@ -95,7 +95,7 @@ impl<'w> AutoscalerHandle<'w> {
     }
 
     fn api(&self) -> Api<PoolAutoscaler> {
-        autoscalers(self.world, self.world.client())
+        autoscaler_api(self.world, self.world.client())
     }
 
     /// Changes the spec with a merge patch.
@@ -148,6 +148,6 @@ impl<'w> AutoscalerHandle<'w> {
 }
 
 /// The PoolAutoscalers of the scenario's namespace, with the rights of a client.
-pub fn autoscalers(world: &ScenarioWorld, client: Client) -> Api<PoolAutoscaler> {
+pub fn autoscaler_api(world: &ScenarioWorld, client: Client) -> Api<PoolAutoscaler> {
     Api::namespaced(client, world.namespace())
 }

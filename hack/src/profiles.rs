@@ -186,7 +186,7 @@ fn format_table(measured: &[MeasuredVariant]) -> String {
 }
 
 fn format_row(measured: &MeasuredVariant) -> String {
-    let median_of = |pick: fn(&Figures) -> f64| median(measured.figures.iter().map(pick).collect());
+    let median_of = |pick: fn(&Figures) -> f64| median_value(measured.figures.iter().map(pick).collect());
     format!(
         "| `{}` | {} KiB | {:.1} | {:.2} | {:.2} | {} s |\n",
         measured.variant.name,
@@ -199,7 +199,7 @@ fn format_row(measured: &MeasuredVariant) -> String {
 }
 
 /// The middle value, or the upper one of two. Not a number without values.
-fn median(mut values: Vec<f64>) -> f64 {
+fn median_value(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -1,5 +1,5 @@
-//! Every single fault at every position of short scenarios: 16 of pools of both platforms, and with
-//! KubeVirt eleven that only its pools have, and four of disk images.
+//! Every single fault at every position of short scenarios: 17 of pools of both platforms, one that only
+//! pools of DVP have, and with KubeVirt eleven that only its pools have, and four of disk images.
 
 use serde_json::{Value, json};
 use vmpool_invariants::platform::TestedPlatform;
@@ -77,11 +77,28 @@ impl FaultScenario {
 pub fn all_scenarios(platform: TestedPlatform) -> Vec<FaultScenario> {
     let mut all = machine_scenarios(platform);
     all.extend(template_scenarios(platform));
-    if platform == TestedPlatform::KubeVirt {
-        all.extend(kubevirt_scenarios());
-        all.extend(image_scenarios());
+    match platform {
+        TestedPlatform::Dvp => all.push(lost_node_scenario()),
+        TestedPlatform::KubeVirt => {
+            all.extend(kubevirt_scenarios());
+            all.extend(image_scenarios());
+        }
     }
     all
+}
+
+/// A node is lost while healing is on. The simulated KubeVirt shows that only by Pods, which the model of the
+/// API server does not have.
+fn lost_node_scenario() -> FaultScenario {
+    FaultScenario::of_pools(
+        TestedPlatform::Dvp,
+        "a node lost",
+        vec![
+            ScheduleOperation::CreatePool(2, "Explicit", ephemeral_disk()),
+            ScheduleOperation::Health(HealthOperation::SetHealing(true)),
+        ],
+        ScheduleOperation::Health(HealthOperation::LoseNode(0)),
+    )
 }
 
 /// The scenarios in which machines are created, replaced, claimed and removed.
@@ -123,14 +140,6 @@ fn machine_scenarios(platform: TestedPlatform) -> Vec<FaultScenario> {
                 ScheduleOperation::Standby(StandbyOperation::SetReplicas(1, false)),
             ],
             ScheduleOperation::Scale(2),
-        ),
-        scenario(
-            "a node lost",
-            vec![
-                ScheduleOperation::CreatePool(2, "Explicit", ephemeral_disk()),
-                ScheduleOperation::Health(HealthOperation::SetHealing(true)),
-            ],
-            ScheduleOperation::Health(HealthOperation::LoseNode(0)),
         ),
         scenario(
             "a requested replacement",

@@ -40,9 +40,9 @@ impl RecyclingOperation {
             Self::Request(which) => {
                 // The request counts if it is later than the creation, which has whole seconds.
                 let now = world.now() + Duration::from_secs(1);
-                annotate(world, *which, json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())).await;
+                set_request(world, *which, json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())).await;
             }
-            Self::Withdraw(which) => annotate(world, *which, Value::Null).await,
+            Self::Withdraw(which) => set_request(world, *which, Value::Null).await,
             Self::LimitLifetime => set_limits(world, json!({ "maxLifetime": "10m" })).await,
             Self::LimitClaims(most) => set_limits(world, json!({ "maxClaims": most })).await,
             Self::RemoveLimits => set_limits(world, Value::Null).await,
@@ -52,7 +52,7 @@ impl RecyclingOperation {
     }
 }
 
-async fn annotate(world: &mut SimulatedWorld, which: usize, value: Value) {
+async fn set_request(world: &mut SimulatedWorld, which: usize, value: Value) {
     patch_machine(world, which, json!({ "metadata": { "annotations": { (RECYCLE): value } } })).await;
 }
 

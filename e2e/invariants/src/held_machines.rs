@@ -39,7 +39,7 @@ pub(super) fn find_disturbed_machines<H: MachineHold>(history: &RecordedHistory,
         if !(is_machine && hold.holds(former, change.at)) {
             return;
         }
-        let Some(what) = disturbance(former, change, &timeline, hold) else { return };
+        let Some(what) = find_disturbance(former, change, &timeline, hold) else { return };
         let (name, revision, why) = (former.name(), change.revision, hold.describe_hold(former));
         let what = format!("machine {name} was {what} at revision {revision}, and {why}");
         found.push(Violation { invariant: H::INVARIANT, what });
@@ -48,7 +48,7 @@ pub(super) fn find_disturbed_machines<H: MachineHold>(history: &RecordedHistory,
 }
 
 /// What the change does to a held machine; `None` if it may do that.
-fn disturbance(
+fn find_disturbance(
     former: &JsonObject,
     change: &RecordedChange,
     timeline: &Timeline,

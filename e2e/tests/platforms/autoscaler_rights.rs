@@ -6,7 +6,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_api::autoscaler::GROUP;
-use vmpool_e2e::autoscaling::{autoscaler_manifest, autoscalers};
+use vmpool_e2e::autoscaling::{autoscaler_api, autoscaler_manifest};
 use vmpool_e2e::world::condition::{desired_replicas, ready_replicas};
 use vmpool_e2e::world::{PoolHandle, SETTLE, ScenarioWorld};
 use vmpool_installation::workspace_root;
@@ -32,7 +32,7 @@ async fn create_as(world: &ScenarioWorld, client: &Client, name: &str, pool: &Po
     world.user_actions().autoscaled.insert(pool.name().to_owned());
     let manifest = autoscaler_manifest(world, name, pool.name(), &json!({ "free": 2 }));
     let object = serde_json::from_value(manifest)?;
-    autoscalers(world, client.clone()).create(&PostParams::default(), &object).await?;
+    autoscaler_api(world, client.clone()).create(&PostParams::default(), &object).await?;
     Ok(())
 }
 
@@ -68,7 +68,7 @@ fn an_autoscaler_gives_its_user_no_right(#[case] platform: TestedPlatform) {
         create_as(world, &both, "web", &pool).await?;
         pool.until(ready_replicas(2)).await?;
         let change = Patch::Merge(json!({ "spec": { "free": 6 } }));
-        let changed = autoscalers(world, none).patch("web", &PatchParams::default(), &change).await;
+        let changed = autoscaler_api(world, none).patch("web", &PatchParams::default(), &change).await;
         ensure_forbidden(changed.map_err(Into::into), "virtualmachinepools/scale")?;
         pool.holds(ready_replicas(2), SETTLE).await?;
         Ok(())

@@ -6,18 +6,18 @@ use anyhow::ensure;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_e2e::scenario::define_scenario;
 use vmpool_e2e::world::condition::{
     has_machine, negate_condition, no_condition, pool_condition, ready_replicas, status_number,
 };
 use vmpool_e2e::world::{SETTLE, ScenarioWorld};
 use vmpool_engine::image_refresh::{DISK_SOURCES, IMAGE_REFRESH};
-use vmpool_installation::programs::ControllerOptions;
 use vmpool_invariants::platform::TestedPlatform;
 use vmpool_test_cluster::control_plane::apply_manifests;
 
-/// The feature gates of a controller that follows images.
-const GATES: &str = "--feature-gates=VirtualMachinePool=true,ImageRefresh=true";
+use crate::with_gate;
+
+/// The feature gate of image refresh.
+const GATE: &str = "ImageRefresh";
 
 /// Content counts when a source has led to it for a minute.
 const SETTLING: Duration = Duration::from_mins(1);
@@ -117,66 +117,47 @@ fn from_image(platform: TestedPlatform, refresh: &str) -> Value {
 #[case::dvp(TestedPlatform::Dvp)]
 #[case::kubevirt(TestedPlatform::KubeVirt)]
 fn a_pool_reports_machines_from_an_earlier_image(#[case] platform: TestedPlatform) {
-    define_scenario("a pool reports machines from an earlier image")
-        .on(platform)
-        .with_all_features()
-        .controllers(0)
-        .run(async |world| {
-            let mut options = ControllerOptions::new(world.namespace(), "refreshing");
-            options.extra.push(GATES.to_owned());
-            world.add_controller_with(options).await?;
-            // Given a pool whose machines record the content of their image,
-            create_image(world).await?;
-            let pool = world
-                .pool("web")
-                .replicas(2)
-                .disk("root")
-                .with(&from_image(platform, "Report"))
-                .ready()
-                .await?;
-            for machine in pool.machines().await? {
-                ensure!(machine.annotation(DISK_SOURCES).is_some_and(|text| text.contains("golden@")));
-            }
-            pool.holds(no_condition("ImageOutdated"), SETTLE).await?;
-            // when the image leads to other content, the pool reports its machines after a minute.
-            change_image(world).await?;
-            let reported = pool_condition("ImageOutdated", "True", "SourceChanged")
-                .and(status_number("imageOutdatedReplicas", 2));
-            pool.until_within(reported, SETTLING * 3).await?;
-            // Nothing is deleted, and a new machine is not outdated.
-            pool.scale(3).await?;
-            pool.until(ready_replicas(3).and(status_number("imageOutdatedReplicas", 2))).await?;
-            Ok::<_, anyhow::Error>(())
-        });
+    with_gate(platform, "a pool reports machines from an earlier image", GATE, async |world| {
+        // Given a pool whose machines record the content of their image,
+        create_image(world).await?;
+        let pool =
+            world.pool("web").replicas(2).disk("root").with(&from_image(platform, "Report")).ready().await?;
+        for machine in pool.machines().await? {
+            ensure!(machine.annotation(DISK_SOURCES).is_some_and(|text| text.contains("golden@")));
+        }
+        pool.holds(no_condition("ImageOutdated"), SETTLE).await?;
+        // when the image leads to other content, the pool reports its machines after a minute.
+        change_image(world).await?;
+        let reported = pool_condition("ImageOutdated", "True", "SourceChanged")
+            .and(status_number("imageOutdatedReplicas", 2));
+        pool.until_within(reported, SETTLING * 3).await?;
+        // Nothing is deleted, and a new machine is not outdated.
+        pool.scale(3).await?;
+        pool.until(ready_replicas(3).and(status_number("imageOutdatedReplicas", 2))).await?;
+        Ok::<_, anyhow::Error>(())
+    });
 }
 
 #[rstest]
 #[case::dvp(TestedPlatform::Dvp)]
 #[case::kubevirt(TestedPlatform::KubeVirt)]
 fn a_pool_replaces_machines_from_an_earlier_image(#[case] platform: TestedPlatform) {
-    define_scenario("a pool replaces machines from an earlier image")
-        .on(platform)
-        .with_all_features()
-        .controllers(0)
-        .run(async |world| {
-            let mut options = ControllerOptions::new(world.namespace(), "refreshing");
-            options.extra.push(GATES.to_owned());
-            world.add_controller_with(options).await?;
-            create_image(world).await?;
-            let pool = world.pool("web").replicas(2).disk("root").with(&from_image(platform, "Recreate"));
-            let pool = pool.ready().await?;
-            let before = pool.machines().await?;
-            change_image(world).await?;
-            for machine in &before {
-                pool.until_within(negate_condition(has_machine(machine)), SETTLING * 3).await?;
-            }
-            pool.until(ready_replicas(2).and(no_condition("ImageOutdated"))).await?;
-            for machine in pool.machines().await? {
-                let is_old = |old: &vmpool_invariants::object::JsonObject| {
-                    old.annotation(DISK_SOURCES) == machine.annotation(DISK_SOURCES)
-                };
-                ensure!(!before.iter().any(is_old), "{machine:?}");
-            }
-            Ok::<_, anyhow::Error>(())
-        });
+    with_gate(platform, "a pool replaces machines from an earlier image", GATE, async |world| {
+        create_image(world).await?;
+        let pool = world.pool("web").replicas(2).disk("root").with(&from_image(platform, "Recreate"));
+        let pool = pool.ready().await?;
+        let before = pool.machines().await?;
+        change_image(world).await?;
+        for machine in &before {
+            pool.until_within(negate_condition(has_machine(machine)), SETTLING * 3).await?;
+        }
+        pool.until(ready_replicas(2).and(no_condition("ImageOutdated"))).await?;
+        for machine in pool.machines().await? {
+            let is_old = |old: &vmpool_invariants::object::JsonObject| {
+                old.annotation(DISK_SOURCES) == machine.annotation(DISK_SOURCES)
+            };
+            ensure!(!before.iter().any(is_old), "{machine:?}");
+        }
+        Ok::<_, anyhow::Error>(())
+    });
 }

@@ -42,6 +42,7 @@ mod who_scaled;
 use tokio::sync::RwLock;
 use vmpool_e2e::scenario::define_scenario;
 use vmpool_e2e::world::ScenarioWorld;
+use vmpool_installation::programs::ControllerOptions;
 use vmpool_invariants::platform::TestedPlatform;
 
 /// A scenario that kills a replica of the aggregated API breaks the requests of all others, so it runs alone.
@@ -55,6 +56,21 @@ fn on(
 ) {
     define_scenario(name).on(platform).run(async |world| {
         let _shared = REPLICAS.read().await;
+        body(world).await
+    });
+}
+
+/// Runs a scenario where the chart has all features, with a controller that has this feature gate.
+fn with_gate(
+    platform: TestedPlatform,
+    name: &'static str,
+    gate: &str,
+    body: impl AsyncFnOnce(&ScenarioWorld) -> anyhow::Result<()>,
+) {
+    define_scenario(name).on(platform).with_all_features().controllers(0).run(async |world| {
+        let mut options = ControllerOptions::new(world.namespace(), "gated");
+        options.extra.push(format!("--feature-gates=VirtualMachinePool=true,{gate}=true"));
+        world.add_controller_with(options).await?;
         body(world).await
     });
 }

@@ -9,18 +9,15 @@ use rstest::rstest;
 use serde_json::json;
 use vmpool_api::autoscaler::PoolAutoscaler;
 use vmpool_e2e::autoscaling::{AutoscalerHandle, at_once, cpu_metric, create_pool_autoscaler};
-use vmpool_e2e::scenario::define_scenario;
 use vmpool_e2e::wait::let_time_pass;
 use vmpool_e2e::world::condition::{desired_replicas, has_machine, live_machine_count, ready_replicas};
 use vmpool_e2e::world::{PoolScaleDownPolicy, SETTLE, ScenarioWorld};
-use vmpool_installation::programs::{Accounts, ControllerOptions};
+use vmpool_installation::programs::Accounts;
 use vmpool_invariants::object::TestedKind;
 use vmpool_invariants::platform::TestedPlatform;
 
 use crate::protected::{expect, machine, uid_in};
-
-/// The feature gates of a controller that scales pools.
-const GATES: &str = "--feature-gates=VirtualMachinePool=true,PoolAutoscaler=true";
+use crate::with_gate;
 
 /// Longer than the delay of the autoscalers in these scenarios.
 const AFTER_DELAY: Duration = Duration::from_secs(8);
@@ -31,12 +28,7 @@ pub(crate) fn on_autoscaled(
     name: &'static str,
     body: impl AsyncFnOnce(&ScenarioWorld) -> Result<()>,
 ) {
-    define_scenario(name).on(platform).with_all_features().controllers(0).run(async |world| {
-        let mut options = ControllerOptions::new(world.namespace(), "scaling");
-        options.extra.push(GATES.to_owned());
-        world.add_controller_with(options).await?;
-        body(world).await
-    });
+    with_gate(platform, name, "PoolAutoscaler", body);
 }
 
 /// The controller sends no request except for its lease and its watches.

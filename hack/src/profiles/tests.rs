@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
-    Figures, MeasuredVariant, VARIANTS, folder_name, format_table, median, profile_flags, read_figures,
+    Figures, MeasuredVariant, VARIANTS, folder_name, format_table, median_value, profile_flags, read_figures,
     select_variants,
 };
 
@@ -45,5 +45,5 @@ fn the_table_has_the_medians() {
     };
     let table = format_table(&[measured]);
     assert!(table.ends_with("| `fat` | 25600 KiB | 24.4 | 0.50 | 0.98 | 840 s |\n"), "{table}");
-    assert_eq!(median(vec![2.0, 1.0]).to_bits(), 2.0_f64.to_bits());
+    assert_eq!(median_value(vec![2.0, 1.0]).to_bits(), 2.0_f64.to_bits());
 }

@@ -24,7 +24,6 @@ mod metrics;
 mod options;
 mod pki;
 mod ports;
-mod restore;
 mod running;
 mod server;
 mod storage;
