@@ -162,8 +162,8 @@ impl ReplacementBudget {
                 && !is_deleted_unconfirmed(observed, machine)
         };
         let draining = observed.pool_machines().filter(drains_only).count();
-        let left = progress.remaining_budget().saturating_sub(leaving);
-        let (allowed, used) = (progress.budget + draining, progress.unavailable + leaving);
+        let used = progress.unavailable_without(leaving);
+        let (left, allowed) = (progress.budget.saturating_sub(used), progress.budget + draining);
         Self {
             progress,
             left,

@@ -168,6 +168,8 @@ pub(crate) struct RolloutProgress {
     /// Machines that are missing, terminating or unavailable, or that an unconfirmed update may make
     /// unavailable.
     pub(crate) unavailable: usize,
+    /// Available machines beyond the desired ones, for example targets of removals that drain.
+    surplus: usize,
     /// Running machines that lack the current revision.
     pub(crate) outdated: usize,
     /// Machines whose update to the current revision was rejected.
@@ -206,6 +208,7 @@ impl RolloutProgress {
             Restarts::ByPlatform | Restarts::ByUser => pool.desired,
         };
         progress.unavailable = counted.saturating_sub(available_or_stopped);
+        progress.surplus = available_or_stopped.saturating_sub(counted);
         progress
     }
 
@@ -228,6 +231,11 @@ impl RolloutProgress {
     /// The remaining budget: how many more machines may become unavailable.
     pub(crate) fn remaining_budget(&self) -> usize {
         self.budget.saturating_sub(self.unavailable)
+    }
+
+    /// How many machines are unavailable without so many of the available ones.
+    pub(crate) fn unavailable_without(&self, leaving: usize) -> usize {
+        self.unavailable + leaving.saturating_sub(self.surplus)
     }
 
     /// Whether more machines are unavailable than the budget allows.

@@ -96,6 +96,31 @@ fn no_machine_is_replaced(#[case] change: fn(PoolWorld) -> PoolWorld) {
     assert_eq!(deleted_machines(&change(world(1)).plan()), NONE);
 }
 
+/// A client removed the last machine, which still drains.
+fn removing(world: PoolWorld) -> PoolWorld {
+    let target = numbered_machine_name(9);
+    world
+        .pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit)
+        .edit(&target, |machine| {
+            let hook = DrainHook { name: "job".into(), value: "".into() };
+            (machine.been_ready, machine.draining) =
+                (true, Some(Arc::new(Draining { hooks: vec![hook], mark: None })));
+        })
+        .accepted("request", &[&target])
+}
+
+#[test]
+fn a_target_of_an_accepted_removal_that_drains_is_no_surplus() {
+    assert_eq!(deleted_machines(&removing(world(2)).plan()), names(0..2));
+}
+
+#[test]
+fn a_target_of_an_accepted_removal_is_not_replaced() {
+    let target = fail(world(0), &numbered_machine_name(9));
+    let plan = removing(target).plan();
+    assert_eq!(deleted_machines(&plan), NONE);
+}
+
 #[test]
 fn a_machine_becomes_unhealthy_when_both_times_have_passed() {
     let started = |minutes: i64, unready: i64| {
