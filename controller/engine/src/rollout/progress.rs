@@ -168,6 +168,8 @@ pub(crate) struct RolloutProgress {
     /// Machines that are missing, terminating or unavailable, or that an unconfirmed update may make
     /// unavailable.
     pub(crate) unavailable: usize,
+    /// Available machines that drain for a step that uses budget. They count as unavailable already.
+    draining: usize,
     /// Available machines beyond the desired ones, for example targets of removals that drain.
     surplus: usize,
     /// Running machines that lack the current revision.
@@ -197,7 +199,10 @@ impl RolloutProgress {
         let (mut existing, mut available_or_stopped) = (0, 0);
         for machine in observed.pool_machines().filter(|machine| !machine.terminating) {
             existing += 1;
-            available_or_stopped += usize::from(!progress.uses_budget(observed, machine));
+            let is_disrupted = progress.is_disrupted(observed, machine);
+            let drains = !is_disrupted && is_draining_within_budget(machine);
+            available_or_stopped += usize::from(!(is_disrupted || drains));
+            progress.draining += usize::from(drains);
             let runs = machine.activity == MachineActivity::Running;
             progress.outdated +=
                 usize::from(runs && RolloutState::of(pool, machine) == RolloutState::Outdated);
@@ -231,6 +236,12 @@ impl RolloutProgress {
     /// The remaining budget: how many more machines may become unavailable.
     pub(crate) fn remaining_budget(&self) -> usize {
         self.budget.saturating_sub(self.unavailable)
+    }
+
+    /// How many machines the controller may stop now. Machines that drain within the budget are still
+    /// available.
+    pub(super) fn stoppable(&self) -> usize {
+        (self.budget + self.draining).saturating_sub(self.unavailable)
     }
 
     /// How many machines are unavailable without so many of the available ones.
