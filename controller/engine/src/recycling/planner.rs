@@ -146,12 +146,11 @@ impl ReplacementBudget {
         let progress = RolloutProgress::of(observed);
         let targets = observed.pool.record.accepted().map(|target| &target.uid);
         let taken: BTreeSet<&Uid> = drains.begun_within_budget().chain(targets).chain(disrupted).collect();
-        // Machines that this plan, an unconfirmed deletion or a removal takes away, and that the progress
-        // counts as available.
+        // Machines that this plan or a removal takes away, and that the progress counts as available.
         let leaving = observed.pool_machines().filter(|machine| {
             !machine.terminating
                 && !progress.uses_budget(observed, machine)
-                && (taken.contains(&machine.id.uid) || is_deleted_unconfirmed(observed, machine))
+                && taken.contains(&machine.id.uid)
         });
         let leaving = leaving.count();
         let drains_only = |machine: &&Arc<Machine>| {
@@ -159,7 +158,6 @@ impl ReplacementBudget {
                 && progress.uses_budget(observed, machine)
                 && !progress.is_disrupted(observed, machine)
                 && !taken.contains(&machine.id.uid)
-                && !is_deleted_unconfirmed(observed, machine)
         };
         let draining = observed.pool_machines().filter(drains_only).count();
         let used = progress.unavailable_without(leaving);
@@ -181,11 +179,12 @@ impl ReplacementBudget {
 
     /// Whether the machine may be deleted now. An available one is then counted.
     fn may_delete(&mut self, observed: &ObservedPool<'_>, machine: &Machine) -> bool {
+        // It may still be available.
+        if observed.memory.is_delete_unconfirmed(&machine.id.uid, observed.uptime) {
+            return self.includes_unconfirmed;
+        }
         if self.progress.is_disrupted(observed, machine) {
             return true;
-        }
-        if is_deleted_unconfirmed(observed, machine) {
-            return self.includes_unconfirmed;
         }
         let is_left = self.deletable > 0;
         self.deletable -= usize::from(is_left);
@@ -194,12 +193,8 @@ impl ReplacementBudget {
 
     /// Whether the machine uses budget already.
     fn includes(&self, observed: &ObservedPool<'_>, machine: &Machine) -> bool {
-        self.progress.uses_budget(observed, machine) || is_deleted_unconfirmed(observed, machine)
+        self.progress.uses_budget(observed, machine)
     }
-}
-
-fn is_deleted_unconfirmed(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
-    observed.memory.is_delete_unconfirmed(&machine.id.uid, observed.uptime)
 }
 
 /// The machines that the plan deletes, restarts or updates.

@@ -165,7 +165,7 @@ fn lacks_an_instance(pool: &Pool, machine: &Machine) -> bool {
 pub(crate) struct RolloutProgress {
     /// Number of machines that may be unavailable at the same time.
     pub(crate) budget: usize,
-    /// Machines that are missing, terminating or unavailable, or that an unconfirmed update may make
+    /// Machines that are missing, terminating or unavailable, or that an unconfirmed request may make
     /// unavailable.
     pub(crate) unavailable: usize,
     /// Available machines that drain for a step that uses budget. They count as unavailable already.
@@ -231,6 +231,7 @@ impl RolloutProgress {
                 observed.memory.restarts.is_requested(&instance.id.uid, observed.uptime)
             })
             || observed.memory.rollout_attempts.is_unconfirmed(&machine.id.uid, observed.uptime)
+            || observed.memory.is_delete_unconfirmed(&machine.id.uid, observed.uptime)
     }
 
     /// The remaining budget: how many more machines may become unavailable.

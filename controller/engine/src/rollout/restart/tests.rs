@@ -690,3 +690,13 @@ fn drained_machines_are_restarted_one_after_the_other_if_the_budget_became_small
     let world = world.edit(&numbered_machine_name(0), drained).edit(&numbered_machine_name(1), drained);
     assert_eq!(restarted(&world.plan()), [numbered_machine_name(0)]);
 }
+
+#[test]
+fn an_unconfirmed_deletion_uses_budget() {
+    let world = world(3, DisruptionBudget::Machines(1), parts(2, 1)).memory(|memory| {
+        let target = fixture_id(&numbered_machine_name(2));
+        // The world has an uptime of 100 seconds.
+        memory.delete_unconfirmed(&target.uid, std::time::Duration::from_secs(95));
+    });
+    assert_eq!(restarted(&world.plan()), [""; 0]);
+}
