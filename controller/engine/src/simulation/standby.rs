@@ -114,6 +114,7 @@ impl Api {
             machine.standby = None;
             machine.activated = Some(now);
             machine.awaits_start = awaits_start;
+            machine.activity = MachineActivity::NotRunning;
             (machine.pool_label, machine.pool_uid_label) = (Some(pool.name), Some(pool.uid));
             (machine.revision, machine.written) = (Some(to.clone()), Some(to.clone()));
         });
