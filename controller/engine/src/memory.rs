@@ -276,6 +276,12 @@ impl PassMemory {
             .is_some_and(|since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT)
     }
 
+    /// The time until one more unconfirmed deletion cannot be carried out any more.
+    pub(crate) fn next_delete_confirmed(&self, uptime: Duration) -> Option<Duration> {
+        let left = |since: &Duration| (*since + REQUEST_TIMEOUT).checked_sub(uptime);
+        self.unconfirmed_deletes.values().filter_map(left).filter(|left| !left.is_zero()).min()
+    }
+
     /// How long the reservations of a request remain valid, if they are valid for `timeout`; `None` if the
     /// controller must drop them.
     pub fn reservation_left(&self, request: &str, timeout: Duration, uptime: Duration) -> Option<Duration> {

@@ -100,6 +100,10 @@ pub fn plan_pass(observed: &ObservedPool<'_>) -> Plan {
     if let Some(left) = observed.memory.next_problem(observed.uptime) {
         plan.requeue_in(left);
     }
+    // Until then, the machine uses budget. No watch event follows if the deletion is not carried out.
+    if let Some(left) = observed.memory.next_delete_confirmed(observed.uptime) {
+        plan.requeue_in(left);
+    }
     plan
 }
 
