@@ -256,5 +256,7 @@ fn a_drain_goes_on_until_the_leader_knows_that_the_image_is_the_same_again() {
     draining = draining.pool(|pool| pool.disk_contents = DiskContents::new());
     draining.memory = crate::PassMemory::default();
     draining.memory.observe(&draining.pool, draining.uptime);
-    assert!(!ends_drain(&draining.plan()), "a new leader has not followed the image yet");
+    let plan = draining.plan();
+    assert!(!ends_drain(&plan), "a new leader has not followed the image yet");
+    assert_eq!(plan.requeue_after, Some(SETTLING_TIME * 2), "and wakes when it has");
 }
