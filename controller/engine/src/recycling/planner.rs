@@ -85,9 +85,7 @@ fn find_due_machines<'a>(
             }
         }
     }
-    // When one more source counts, machines with its earlier content are due.
-    let settled = observed.memory.contents.next_settled(observed.uptime);
-    if let Some(next) = next.into_iter().chain(settled).min() {
+    if let Some(next) = next {
         plan.requeue_in(next);
     }
     due
