@@ -209,8 +209,8 @@ impl Api {
         Ok(self.change(id, |machine| machine.terminating = true))
     }
 
-    /// The pool has as many standby machines as desired, or more if clients started them. Those that no client
-    /// started are stopped.
+    /// The pool has as many standby machines as desired, or more if clients started them. Those that no
+    /// client started are stopped.
     pub(super) fn standby_is_settled(&self) -> Result<(), BrokenInvariant> {
         let wanted = self.history.last().map_or(0, PoolHistoryEntry::standby);
         let machines = self.standby_machines().count();
