@@ -111,6 +111,11 @@ impl WaitingRecorder {
 
     /// Writes the claims that are pending.
     async fn write_pending(&self, pool: &PoolName) {
+        self.write_pending_claims(pool).await;
+        self.forget_idle();
+    }
+
+    async fn write_pending_claims(&self, pool: &PoolName) {
         let is_autoscaled = self.is_autoscaled(pool).await;
         let (pending, now) = {
             let mut state = self.state.lock();
@@ -120,7 +125,6 @@ impl WaitingRecorder {
             (std::mem::take(&mut known.pending), self.env.now().as_second())
         };
         if !is_autoscaled || pending.is_empty() {
-            self.forget_idle();
             return;
         }
         match self.merge_claims(pool, &pending).await {

@@ -89,9 +89,25 @@ pub(super) fn find_ready_since(status: &DvpMachineStatus) -> Option<Timestamp> {
 pub(super) fn awaits_start(object: &DvpMachineObject, activated: Option<Timestamp>) -> bool {
     let policy = object.spec.run_policy.as_str();
     let is_manual = policy.is_empty() || policy == RunPolicy::AlwaysOnUnlessStoppedManually.as_str();
-    let Some(activated) = activated.filter(|_| is_manual && object.status.phase == "Stopped") else {
-        return false;
+    is_manual && is_stopped_since_activation(object, activated)
+}
+
+/// Whether an activated machine is stopped only because it has not started yet: with these policies, the
+/// platform or an operation of the controller starts it. Without its last phases, this is not known.
+pub(super) fn is_starting(object: &DvpMachineObject, activated: Option<Timestamp>) -> bool {
+    let starts = match object.spec.run_policy.parse() {
+        Ok(RunPolicy::AlwaysOff | RunPolicy::Manual) => false,
+        Ok(RunPolicy::AlwaysOn | RunPolicy::AlwaysOnUnlessStoppedManually) => true,
+        // The default of the platform.
+        Err(_) => object.spec.run_policy.is_empty(),
     };
+    starts
+        && !object.status.stats.phases_transitions.is_empty()
+        && is_stopped_since_activation(object, activated)
+}
+
+fn is_stopped_since_activation(object: &DvpMachineObject, activated: Option<Timestamp>) -> bool {
+    let Some(activated) = activated.filter(|_| object.status.phase == "Stopped") else { return false };
     let has_run_since = |transition: &PhaseTransition| {
         transition.phase != "Stopped" && transition.timestamp.is_some_and(|begun| begun > activated)
     };

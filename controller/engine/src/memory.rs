@@ -17,7 +17,7 @@ use crate::ids::{ObjectId, Uid};
 use crate::image_refresh::ContentClock;
 use crate::ledger::{Ledger, REQUEST_TIMEOUT};
 use crate::membership::losses::Losses;
-use crate::model::{Disk, Machine, Naming, Pool};
+use crate::model::{Disk, Machine, Pool};
 use crate::plan::action::{ApplyStage, WantedWrites};
 use crate::plan::blocker::Blocker;
 use crate::progress::{PoolDistance, ProgressClock};
@@ -119,7 +119,6 @@ impl PassMemory {
         let published = pool.published.summary.as_ref().map_or(0, |summary| summary.healed);
         self.healed_machines = self.healed_machines.max(published);
         self.first_pass.get_or_insert(uptime);
-        self.start_failures.names_recur = pool.naming == Naming::Ordinal;
         self.next_number = self.next_number.max(recorded_number(pool));
         self.contents.observe(&pool.disk_contents, uptime);
         if !(self.reservations.is_empty() && pool.record.is_empty()) {
@@ -275,6 +274,12 @@ impl PassMemory {
         self.unconfirmed_deletes
             .get(machine)
             .is_some_and(|since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT)
+    }
+
+    /// The time until one more unconfirmed deletion cannot be carried out any more.
+    pub(crate) fn next_delete_confirmed(&self, uptime: Duration) -> Option<Duration> {
+        let left = |since: &Duration| (*since + REQUEST_TIMEOUT).checked_sub(uptime);
+        self.unconfirmed_deletes.values().filter_map(left).filter(|left| !left.is_zero()).min()
     }
 
     /// How long the reservations of a request remain valid, if they are valid for `timeout`; `None` if the

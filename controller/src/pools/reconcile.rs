@@ -79,7 +79,8 @@ pub(crate) async fn reconcile_pool<P: Platform>(context: &PoolContext<P>, key: &
     if again.is_some() {
         context.metrics.queue.requeued.inc();
     }
-    PassEnd { again: Requeue::After(again.unwrap_or(context.settings.resync)), effort }
+    let resync = context.settings.resync;
+    PassEnd { again: Requeue::After(again.unwrap_or(resync).min(resync)), effort }
 }
 
 async fn run_pool_pass<P: Platform>(

@@ -97,7 +97,7 @@ fn is_ready_or_excused(machine: &JsonObject) -> bool {
     if !machine.is_kubevirt() {
         let is_always_on = machine.text("/spec/runPolicy") == "AlwaysOn";
         return match machine.phase() {
-            "Stopped" => !is_always_on,
+            "Stopped" => !is_always_on && !machine.is_starting_activated(),
             phase => ["Stopping", "Pause"].contains(&phase),
         };
     }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject};
 use serde_json::Value;
@@ -191,6 +192,23 @@ impl JsonObject {
             return self.condition("Ready").is_some_and(|ready| ready["status"] == "True");
         }
         ["Running", "Migrating"].contains(&self.phase())
+    }
+
+    /// Whether this machine of DVP is stopped because it has not started since its activation, as its last
+    /// phases show it.
+    pub fn is_starting_activated(&self) -> bool {
+        let is_off = ["AlwaysOff", "Manual"].contains(&self.text("/spec/runPolicy"));
+        let activated =
+            self.annotation("vmpool.dev/activated-at").and_then(|text| text.parse::<Timestamp>().ok());
+        let Some(activated) = activated.filter(|_| !is_off && self.phase() == "Stopped") else {
+            return false;
+        };
+        let phases = self.at("/status/stats/phasesTransitions").as_array().map_or(&[][..], Vec::as_slice);
+        let has_run_since = |transition: &Value| {
+            let begun = transition["timestamp"].as_str().and_then(|text| text.parse::<Timestamp>().ok());
+            transition["phase"] != "Stopped" && begun.is_some_and(|begun| begun > activated)
+        };
+        !phases.is_empty() && !phases.iter().any(has_run_since)
     }
 
     /// Whether it has the finalizer of the pools of KubeVirt.

@@ -111,7 +111,8 @@ fn is_certainly_available(machine: &JsonObject) -> bool {
 /// Number of machines of the pool that may be available.
 fn count_available(before: &RecordedState, pool: &str) -> usize {
     let machines = before.active_machines(pool).filter(|machine| !machine.is_terminating());
-    machines.filter(|machine| machine.is_running() || machine.phase() == "Stopped").count()
+    let is_stopped = |machine: &JsonObject| machine.phase() == "Stopped" && !machine.is_starting_activated();
+    machines.filter(|machine| machine.is_running() || is_stopped(machine)).count()
 }
 
 /// Whether a scale-down may delete the machine instead, according to one of the states.

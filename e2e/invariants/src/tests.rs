@@ -361,6 +361,23 @@ fn a_replacement_follows_when_another_machine_runs_in_the_place_of_the_last_one(
     assert_eq!(history.found(&UserActions::default(), &[]), Vec::<&str>::new());
 }
 
+/// `d` was activated in the place of `a`.
+#[rstest]
+#[case::before_it_has_started(11, &["I21"])]
+#[case::after_a_user_stopped_it(13, &[])]
+fn a_replacement_waits_for_the_activated_machine_in_the_place_of_the_last_one(
+    #[case] ran_at: u8,
+    #[case] found: &[&str],
+) {
+    let mut activated = requested("d");
+    activated["metadata"]["annotations"]["vmpool.dev/activated-at"] = json!("2026-01-01T12:00:00Z");
+    let ran = json!({ "phase": "Running", "timestamp": format!("2026-01-01T{ran_at}:00:00Z") });
+    activated["status"] = json!({ "phase": "Stopped", "stats": { "phasesTransitions": [ran] } });
+    let history = requested_three().terminating("a").removed("a");
+    let history = history.write(TestedKind::Machine, activated, false).terminating("b");
+    assert_eq!(history.found(&UserActions::default(), &[]), found);
+}
+
 #[rstest]
 #[case::a_larger_budget(json!({ "maxUnavailable": 2 }), &[])]
 #[case::a_share(json!({ "maxUnavailable": "50%" }), &["I21"])]

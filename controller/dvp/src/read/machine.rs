@@ -34,6 +34,8 @@ pub(crate) fn read_machine(object: &DvpMachineObject) -> Machine {
     let map = disk_map(metadata);
     let disks = machine_disks(&map, devices);
     let activated = read_activated_at(metadata.annotations.as_ref());
+    // Otherwise it would seem to be stopped on purpose, as long as its start fails, too.
+    let is_starting = standby::is_starting(object, activated);
     let holds = |kind: &str| status.conditions.iter().any(|condition| condition.holds(kind));
     Machine {
         created: creation_time(metadata),
@@ -48,7 +50,7 @@ pub(crate) fn read_machine(object: &DvpMachineObject) -> Machine {
         evaluated: status
             .observed_generation
             .is_some_and(|seen| seen >= metadata.generation.unwrap_or_default()),
-        activity: read_activity(&status.phase),
+        activity: if is_starting { MachineActivity::NotRunning } else { read_activity(&status.phase) },
         been_ready: (status.stats.phases_transitions.iter())
             .any(|transition| read_activity(&transition.phase) == MachineActivity::Running),
         restart_pending: holds("AwaitingRestartToApplyConfiguration"),
@@ -58,7 +60,7 @@ pub(crate) fn read_machine(object: &DvpMachineObject) -> Machine {
         devices_ready: holds("BlockDevicesReady"),
         problem: not_ready_problem(&object.spec.run_policy, status),
         start_health: StartHealth { not_ready_since: not_ready_since(status), ..StartHealth::default() },
-        unready_on_purpose: is_unready_on_purpose(&object.spec.run_policy, status),
+        unready_on_purpose: !is_starting && is_unready_on_purpose(&object.spec.run_policy, status),
         restoring: status
             .conditions
             .iter()

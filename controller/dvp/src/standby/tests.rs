@@ -112,6 +112,33 @@ fn an_activated_machine_awaits_its_start(
     assert_eq!(read(&live).awaits_start, expected);
 }
 
+#[rstest]
+#[case::it_did_not_start("AlwaysOnUnlessStoppedManually", "Stopped", 11, true)]
+#[case::the_default_policy("", "Running", 11, true)]
+#[case::the_platform_starts_it("AlwaysOn", "Running", 11, true)]
+#[case::it_stopped_after_a_start("", "Running", 13, false)]
+#[case::it_stopped_once_more("", "Stopped", 13, true)]
+#[case::it_is_kept_off("AlwaysOff", "Running", 11, false)]
+#[case::only_a_user_starts_it("Manual", "Running", 11, false)]
+fn an_activated_machine_that_has_not_started_is_not_stopped_on_purpose(
+    #[case] policy: &str,
+    #[case] phase: &str,
+    #[case] hour: u8,
+    #[case] is_starting: bool,
+) {
+    let mut live = machine(None);
+    live["spec"]["runPolicy"] = policy.into();
+    let transition = json!({ "phase": phase, "timestamp": format!("2026-11-28T{hour}:00:00Z") });
+    live["status"] = json!({ "phase": "Stopped", "stats": { "phasesTransitions": [transition] } });
+    assert_eq!(read(&live).activity, MachineActivity::Stopped, "it was not activated");
+    live["metadata"]["annotations"]["vmpool.dev/activated-at"] = AT.into();
+    let facts = read(&live);
+    let activity = if is_starting { MachineActivity::NotRunning } else { MachineActivity::Stopped };
+    assert_eq!((facts.activity, facts.unready_on_purpose), (activity, !is_starting));
+    live["status"]["stats"] = json!({});
+    assert_eq!(read(&live).activity, MachineActivity::Stopped, "it is not known whether it has run since");
+}
+
 #[test]
 fn the_start_operation_has_the_name_of_the_machine_and_belongs_to_it() {
     let operation = Dvp::start_operation("team", &ObjectId::new("web-a", "u")).unwrap();

@@ -12,7 +12,7 @@ use super::budget::uses_budget;
 use super::hooks::Draining;
 use super::mark::{DrainMark, DrainReason};
 use crate::ids::Uid;
-use crate::image_refresh::may_become_outdated;
+use crate::image_refresh::{find_time_until_known, may_become_outdated};
 use crate::model::{Machine, Restarts};
 use crate::plan::action::{ApplyStage, PoolAction};
 use crate::plan::blocker::Blocker;
@@ -113,6 +113,14 @@ impl<'a> DrainPlanner<'a> {
     fn plan(self, plan: &mut Plan) {
         let observed = self.observed;
         let leaving: BTreeSet<Uid> = plan.leaving().cloned().collect();
+        let recycles = |machine: &Arc<Machine>| {
+            machine.drain_mark().is_some_and(|mark| mark.reason == DrainReason::Recycling)
+        };
+        // Until then, the mark of a machine stays whose image may be the same again.
+        if let Some(left) = find_time_until_known(observed).filter(|_| observed.pool_machines().any(recycles))
+        {
+            plan.requeue_in(left);
+        }
         let ended = observed
             .pool_machines()
             .filter(|machine| !machine.terminating && !leaving.contains(&machine.id.uid))

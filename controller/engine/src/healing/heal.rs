@@ -33,15 +33,18 @@ pub(crate) fn plan_autohealing(observed: &ObservedPool<'_>, plan: &mut Plan) {
         return;
     }
     let leaving: BTreeSet<Uid> = plan.leaving().cloned().collect();
+    let targets: BTreeSet<&Uid> = pool.record.accepted().map(|target| &target.uid).collect();
     let (mut due, mut replacing) = (Vec::new(), 0);
     let (mut existing, mut staying, mut replaced) = (0, 0, 0);
     for machine in observed.pool_machines() {
-        existing += 1;
+        // `replicas` was lowered for the target of an accepted removal, which may still drain.
+        let is_target = targets.contains(&machine.id.uid);
+        existing += usize::from(!is_target);
         let is_replacement = failures.is_replacement(&machine.id.name);
         replaced += usize::from(is_replacement);
         let failed_for = failed_for(observed, healing, machine);
         replacing += usize::from(is_being_replaced(observed, healing, machine, failed_for));
-        if machine.terminating || leaving.contains(&machine.id.uid) {
+        if machine.terminating || is_target || leaving.contains(&machine.id.uid) {
             continue;
         }
         staying += 1;

@@ -59,9 +59,9 @@ fn is_replacement(action: &PoolAction) -> bool {
 /// The health of the machines of a pool.
 #[derive(Default)]
 struct HealthCensus<'a> {
-    /// The unhealthy machines that the plan does not delete.
+    /// The unhealthy machines that stay.
     unhealthy: Vec<&'a Arc<Machine>>,
-    /// Unhealthy machines that the plan deletes.
+    /// Unhealthy machines that the plan deletes, or whose removal was accepted.
     leaving: usize,
     /// The machines that stay.
     staying: usize,
@@ -78,6 +78,7 @@ struct HealthCensus<'a> {
 impl<'a> HealthCensus<'a> {
     fn count(observed: &ObservedPool<'a>, healing: &HealingPolicy, leaving: &BTreeSet<Uid>) -> Self {
         let failures = &observed.memory.start_failures;
+        let targets: BTreeSet<&Uid> = observed.pool.record.accepted().map(|target| &target.uid).collect();
         let mut census = Self::default();
         let (mut live, mut ending, mut replaced) = (0, 0, 0);
         for machine in observed.pool_machines() {
@@ -88,8 +89,10 @@ impl<'a> HealthCensus<'a> {
                 ending += usize::from(!machine.is_ready());
                 continue;
             }
-            live += 1;
-            census.add(observed, healing, machine, leaving.contains(&machine.id.uid));
+            // `replicas` was lowered for the target of an accepted removal, which may still drain.
+            let is_target = targets.contains(&machine.id.uid);
+            live += usize::from(!is_target);
+            census.add(observed, healing, machine, is_target || leaving.contains(&machine.id.uid));
         }
         let missing = observed.pool.desired.saturating_sub(live);
         let gone = failures.replaced_count().saturating_sub(replaced);

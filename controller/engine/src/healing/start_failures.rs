@@ -14,7 +14,7 @@ const LONGEST_DELAY: Duration = Duration::from_mins(10);
 /// How long a machine must run until its replacements are forgotten.
 const RECOVERED: Duration = Duration::from_mins(10);
 
-/// The replacements of the machines with one name, or of one slot if names do not recur.
+/// The replacements of the machines with one name, which pass to a successor with another name.
 #[derive(Clone, Copy, Debug, Default)]
 struct Replacements {
     count: u32,
@@ -31,8 +31,6 @@ pub struct StartFailures {
     /// example with every start that it attempts, so the time ends only when the machine is ready.
     failing: BTreeMap<Uid, Duration>,
     replacements: BTreeMap<Arc<str>, Replacements>,
-    /// Whether the successor of a machine has its name. Otherwise it inherits the replacements.
-    pub(crate) names_recur: bool,
     /// The live machines when a replaced machine was last seen to have no successor yet.
     former: Option<BTreeSet<Arc<str>>>,
 }
@@ -44,7 +42,7 @@ impl StartFailures {
         machines: impl Iterator<Item = &'a Arc<Machine>> + Clone,
         uptime: Duration,
     ) {
-        if !(self.names_recur || self.replacements.is_empty()) {
+        if !self.replacements.is_empty() {
             let live = machines.clone().filter(|machine| !machine.terminating);
             self.pass_on_replacements(live.map(|machine| machine.id.name.clone()).collect());
         }
@@ -67,7 +65,8 @@ impl StartFailures {
     }
 
     /// Passes the replacements of machines that are gone, or are being deleted, on to machines that are new
-    /// since. If there are several of both, any successor is as good as another.
+    /// since. If there are several of both, any successor is as good as another. With ordinals, too, a
+    /// successor has another name while the former machine still exists, or if it was a standby machine.
     fn pass_on_replacements(&mut self, live: BTreeSet<Arc<str>>) {
         let vacant: Vec<Arc<str>> =
             self.replacements.keys().filter(|name| !live.contains(*name)).cloned().collect();

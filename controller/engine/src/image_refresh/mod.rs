@@ -25,7 +25,8 @@ pub use content::{
 };
 pub use outdated::count_image_outdated;
 pub(crate) use outdated::{
-    find_image_outdated, find_outdated_sources, is_outdated_by_image, may_become_outdated,
+    find_image_outdated, find_outdated_sources, find_time_until_known, is_outdated_by_image,
+    may_become_outdated,
 };
 pub use setting::{
     IMAGE_REFRESH, IMAGE_REFRESH_FIELD, IMAGE_REFRESH_SETTING, ImageRefresh, ImageRefreshError,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::clock::SETTLING_TIME;
 use super::content::{ContentComparison, DiskContent, DiskSourceRecord, format_disk_sources};
@@ -18,9 +19,16 @@ pub(crate) fn is_outdated_by_image(observed: &ObservedPool<'_>, machine: &Machin
 /// content, which counts in less than a minute, or this leader has not followed the sources for long enough
 /// to know. Otherwise a change of leaders would end the drain, and a minute later another one would begin.
 pub(crate) fn may_become_outdated(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
-    let knows_all = observed.memory.led_for(observed.uptime) >= SETTLING_TIME * 2;
     observed.pool.image_refresh == ImageRefresh::Recreate
-        && (!knows_all || find_other_content(observed, machine).next().is_some())
+        && (find_time_until_known(observed).is_some()
+            || find_other_content(observed, machine).next().is_some())
+}
+
+/// The time until this leader has followed the sources of a pool that replaces machines for them long enough;
+/// `None` if it has.
+pub(crate) fn find_time_until_known(observed: &ObservedPool<'_>) -> Option<Duration> {
+    let left = (SETTLING_TIME * 2).saturating_sub(observed.memory.led_for(observed.uptime));
+    (observed.pool.image_refresh == ImageRefresh::Recreate && !left.is_zero()).then_some(left)
 }
 
 /// The live machines that are outdated by image.

@@ -229,6 +229,19 @@ fn no_machine_is_replaced_in_a_surplus_or_in_a_paused_pool_or_before_the_content
     assert_eq!((plan.actions, plan.requeue_after), (Vec::new(), Some(Duration::from_secs(1))));
 }
 
+/// The status then reports the machines.
+#[rstest]
+#[case::in_a_surplus(|pool: &mut crate::Pool| {
+    pool.desired = 1;
+    pool.scale_down_policy = ScaleDownPolicy::Explicit;
+})]
+#[case::in_a_paused_pool(|pool: &mut crate::Pool| pool.paused = true)]
+fn the_pool_wakes_when_content_counts_although_it_replaces_no_machine(#[case] change: fn(&mut crate::Pool)) {
+    let mut early = recreating().pool(change);
+    early.uptime -= Duration::from_secs(1);
+    assert_eq!(early.plan().requeue_after, Some(Duration::from_secs(1)));
+}
+
 /// A machine with a hook that drains before its replacement.
 fn draining() -> Arc<Draining> {
     let since = observation_time();
@@ -256,5 +269,7 @@ fn a_drain_goes_on_until_the_leader_knows_that_the_image_is_the_same_again() {
     draining = draining.pool(|pool| pool.disk_contents = DiskContents::new());
     draining.memory = crate::PassMemory::default();
     draining.memory.observe(&draining.pool, draining.uptime);
-    assert!(!ends_drain(&draining.plan()), "a new leader has not followed the image yet");
+    let plan = draining.plan();
+    assert!(!ends_drain(&plan), "a new leader has not followed the image yet");
+    assert_eq!(plan.requeue_after, Some(SETTLING_TIME * 2), "and wakes when it has");
 }

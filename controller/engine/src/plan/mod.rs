@@ -71,6 +71,7 @@ pub fn plan_pass(observed: &ObservedPool<'_>) -> Plan {
         restart::end_restarts(observed, &mut plan);
         revisions::plan_inactive_revisions(observed, &mut plan);
         record::plan_removal_record(observed, &mut plan);
+        request_reports(observed, &mut plan);
         return plan;
     }
     protection::plan_protection(observed, &mut plan);
@@ -96,11 +97,21 @@ pub fn plan_pass(observed: &ObservedPool<'_>) -> Plan {
     expand::plan_disk_expansions(observed, &free_disks, growth, &mut plan);
     revisions::plan_revisions(observed, &mut plan);
     record::plan_removal_record(observed, &mut plan);
-    // The status then reports the problem.
-    if let Some(left) = observed.memory.next_problem(observed.uptime) {
+    request_reports(observed, &mut plan);
+    // Until then, the machine uses budget. No watch event follows if the deletion is not carried out.
+    if let Some(left) = observed.memory.next_delete_confirmed(observed.uptime) {
         plan.requeue_in(left);
     }
     plan
+}
+
+/// Requests the passes whose status reports one more problem, or more machines with outdated images.
+fn request_reports(observed: &ObservedPool<'_>, plan: &mut Plan) {
+    let (memory, uptime) = (observed.memory, observed.uptime);
+    let times = memory.next_problem(uptime).into_iter().chain(memory.contents.next_settled(uptime));
+    if let Some(left) = times.min() {
+        plan.requeue_in(left);
+    }
 }
 
 #[cfg(test)]

@@ -85,9 +85,7 @@ fn find_due_machines<'a>(
             }
         }
     }
-    // When one more source counts, machines with its earlier content are due.
-    let settled = observed.memory.contents.next_settled(observed.uptime);
-    if let Some(next) = next.into_iter().chain(settled).min() {
+    if let Some(next) = next {
         plan.requeue_in(next);
     }
     due
@@ -146,12 +144,11 @@ impl ReplacementBudget {
         let progress = RolloutProgress::of(observed);
         let targets = observed.pool.record.accepted().map(|target| &target.uid);
         let taken: BTreeSet<&Uid> = drains.begun_within_budget().chain(targets).chain(disrupted).collect();
-        // Machines that this plan, an unconfirmed deletion or a removal takes away, and that the progress
-        // counts as available.
+        // Machines that this plan or a removal takes away, and that the progress counts as available.
         let leaving = observed.pool_machines().filter(|machine| {
             !machine.terminating
                 && !progress.uses_budget(observed, machine)
-                && (taken.contains(&machine.id.uid) || is_deleted_unconfirmed(observed, machine))
+                && taken.contains(&machine.id.uid)
         });
         let leaving = leaving.count();
         let drains_only = |machine: &&Arc<Machine>| {
@@ -159,11 +156,10 @@ impl ReplacementBudget {
                 && progress.uses_budget(observed, machine)
                 && !progress.is_disrupted(observed, machine)
                 && !taken.contains(&machine.id.uid)
-                && !is_deleted_unconfirmed(observed, machine)
         };
         let draining = observed.pool_machines().filter(drains_only).count();
-        let left = progress.remaining_budget().saturating_sub(leaving);
-        let (allowed, used) = (progress.budget + draining, progress.unavailable + leaving);
+        let used = progress.unavailable_without(leaving);
+        let (left, allowed) = (progress.budget.saturating_sub(used), progress.budget + draining);
         Self {
             progress,
             left,
@@ -181,11 +177,12 @@ impl ReplacementBudget {
 
     /// Whether the machine may be deleted now. An available one is then counted.
     fn may_delete(&mut self, observed: &ObservedPool<'_>, machine: &Machine) -> bool {
+        // It may still be available.
+        if observed.memory.is_delete_unconfirmed(&machine.id.uid, observed.uptime) {
+            return self.includes_unconfirmed;
+        }
         if self.progress.is_disrupted(observed, machine) {
             return true;
-        }
-        if is_deleted_unconfirmed(observed, machine) {
-            return self.includes_unconfirmed;
         }
         let is_left = self.deletable > 0;
         self.deletable -= usize::from(is_left);
@@ -194,12 +191,8 @@ impl ReplacementBudget {
 
     /// Whether the machine uses budget already.
     fn includes(&self, observed: &ObservedPool<'_>, machine: &Machine) -> bool {
-        self.progress.uses_budget(observed, machine) || is_deleted_unconfirmed(observed, machine)
+        self.progress.uses_budget(observed, machine)
     }
-}
-
-fn is_deleted_unconfirmed(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
-    observed.memory.is_delete_unconfirmed(&machine.id.uid, observed.uptime)
 }
 
 /// The machines that the plan deletes, restarts or updates.

@@ -157,8 +157,11 @@ fn update_outdated_machines<'a>(
     costly.sort_unstable_by(order);
     let (placed, left): (Vec<_>, Vec<_>) = costly.into_iter().partition(|machine| {
         // It may already use budget, for example because of an earlier write.
-        if progress.uses_budget(observed, machine) {
+        if progress.is_disrupted(observed, machine) {
             return !progress.is_budget_exceeded();
+        }
+        if progress.uses_budget(observed, machine) {
+            return true;
         }
         let fits = remaining_budget > 0;
         remaining_budget -= usize::from(fits);
@@ -169,6 +172,7 @@ fn update_outdated_machines<'a>(
     let mut chosen = [free, placed, waiting].concat();
     let more = truncate_to_batch(&mut chosen, width, order);
     let others = plan.actions.len();
+    let mut stoppable = progress.stoppable();
     for machine in chosen {
         let disruption = match machine.activity {
             _ if marked.contains(&machine.id.uid) => Disruption::MetadataOnly,
@@ -182,6 +186,14 @@ fn update_outdated_machines<'a>(
         let stops_guest = disruption == Disruption::Budgeted && pool.may_restart_for_update(machine);
         if stops_guest && !drains.is_drained(machine, DrainReason::Rollout, plan) {
             continue;
+        }
+        // A drained machine still serves, and others may have become unavailable since its drain began.
+        let uses_budget = stops_guest && !needs_no_budget(observed, machine);
+        if uses_budget && !progress.is_disrupted(observed, machine) {
+            if stoppable == 0 {
+                continue;
+            }
+            stoppable -= 1;
         }
         plan_machine_update(observed, free_disks, machine, disruption, plan);
     }

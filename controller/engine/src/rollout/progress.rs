@@ -165,9 +165,13 @@ fn lacks_an_instance(pool: &Pool, machine: &Machine) -> bool {
 pub(crate) struct RolloutProgress {
     /// Number of machines that may be unavailable at the same time.
     pub(crate) budget: usize,
-    /// Machines that are missing, terminating or unavailable, or that an unconfirmed update may make
+    /// Machines that are missing, terminating or unavailable, or that an unconfirmed request may make
     /// unavailable.
     pub(crate) unavailable: usize,
+    /// Available machines that drain for a step that uses budget. They count as unavailable already.
+    draining: usize,
+    /// Available machines beyond the desired ones, for example targets of removals that drain.
+    surplus: usize,
     /// Running machines that lack the current revision.
     pub(crate) outdated: usize,
     /// Machines whose update to the current revision was rejected.
@@ -195,7 +199,10 @@ impl RolloutProgress {
         let (mut existing, mut available_or_stopped) = (0, 0);
         for machine in observed.pool_machines().filter(|machine| !machine.terminating) {
             existing += 1;
-            available_or_stopped += usize::from(!progress.uses_budget(observed, machine));
+            let is_disrupted = progress.is_disrupted(observed, machine);
+            let drains = !is_disrupted && is_draining_within_budget(machine);
+            available_or_stopped += usize::from(!(is_disrupted || drains));
+            progress.draining += usize::from(drains);
             let runs = machine.activity == MachineActivity::Running;
             progress.outdated +=
                 usize::from(runs && RolloutState::of(pool, machine) == RolloutState::Outdated);
@@ -206,6 +213,7 @@ impl RolloutProgress {
             Restarts::ByPlatform | Restarts::ByUser => pool.desired,
         };
         progress.unavailable = counted.saturating_sub(available_or_stopped);
+        progress.surplus = available_or_stopped.saturating_sub(counted);
         progress
     }
 
@@ -223,11 +231,23 @@ impl RolloutProgress {
                 observed.memory.restarts.is_requested(&instance.id.uid, observed.uptime)
             })
             || observed.memory.rollout_attempts.is_unconfirmed(&machine.id.uid, observed.uptime)
+            || observed.memory.is_delete_unconfirmed(&machine.id.uid, observed.uptime)
     }
 
     /// The remaining budget: how many more machines may become unavailable.
     pub(crate) fn remaining_budget(&self) -> usize {
         self.budget.saturating_sub(self.unavailable)
+    }
+
+    /// How many machines the controller may stop now. Machines that drain within the budget are still
+    /// available.
+    pub(super) fn stoppable(&self) -> usize {
+        (self.budget + self.draining).saturating_sub(self.unavailable)
+    }
+
+    /// How many machines are unavailable without so many of the available ones.
+    pub(crate) fn unavailable_without(&self, leaving: usize) -> usize {
+        self.unavailable + leaving.saturating_sub(self.surplus)
     }
 
     /// Whether more machines are unavailable than the budget allows.

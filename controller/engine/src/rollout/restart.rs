@@ -89,7 +89,8 @@ pub(crate) fn plan_restarts<'a>(
         Ok(width) => width,
         Err(left) => return plan.back_off(ApplyStage::Restart, left),
     };
-    let mut budget = RolloutProgress::of(observed).remaining_budget();
+    let progress = RolloutProgress::of(observed);
+    let (mut budget, mut stoppable) = (progress.remaining_budget(), progress.stoppable());
     waiting.sort_by(|one, other| {
         let (a, b) = (one.machine, other.machine);
         // A lost request is repeated before another machine uses the budget.
@@ -113,7 +114,14 @@ pub(crate) fn plan_restarts<'a>(
         }
         // A restart that was requested before is completed.
         let machine = outdated.machine;
-        if machine.is_restarting() || drains.is_drained(machine, DrainReason::Rollout, plan) {
+        let completes = machine.is_restarting();
+        if !completes && !drains.is_drained(machine, DrainReason::Rollout, plan) {
+            continue;
+        }
+        // A drained machine still serves, and others may have become unavailable since its drain began.
+        let serves = outdated.is_ready() && !progress.is_disrupted(observed, machine);
+        if completes || !serves || stoppable > 0 {
+            stoppable = stoppable.saturating_sub(usize::from(serves));
             chosen.push(outdated.action(pool));
         }
     }

@@ -114,6 +114,7 @@ impl Api {
             machine.standby = None;
             machine.activated = Some(now);
             machine.awaits_start = awaits_start;
+            machine.activity = MachineActivity::NotRunning;
             (machine.pool_label, machine.pool_uid_label) = (Some(pool.name), Some(pool.uid));
             (machine.revision, machine.written) = (Some(to.clone()), Some(to.clone()));
         });
@@ -191,6 +192,10 @@ impl Api {
         check_invariant(!machine.is_protected(self.timestamp()), || {
             format!("I12: {id} was deleted while it is protected")
         })?;
+        let is_started = machine.standby.as_deref().is_some_and(StandbyState::is_started_by_client);
+        check_invariant(planned.is_none() || !is_started, || {
+            format!("I17: {id} was deleted as a standby machine after a client had started it")
+        })?;
         let live = self.standby_machines().filter(|machine| !machine.terminating).count();
         let unseen = self.others_removals.iter().filter(|position| **position >= basis.seen).count();
         let wanted = self.history[basis.pool].standby();
@@ -204,11 +209,18 @@ impl Api {
         Ok(self.change(id, |machine| machine.terminating = true))
     }
 
-    /// The pool has as many standby machines as desired. Those that no client started are stopped.
+    /// The pool has as many standby machines as desired, or more if clients started them. Those that no
+    /// client started are stopped.
     pub(super) fn standby_is_settled(&self) -> Result<(), BrokenInvariant> {
         let wanted = self.history.last().map_or(0, PoolHistoryEntry::standby);
         let machines = self.standby_machines().count();
-        check_invariant(machines == wanted, || format!("{machines} standby machines, {wanted} desired"))?;
+        let is_started = |machine: &&Arc<Machine>| {
+            machine.standby.as_deref().is_some_and(StandbyState::is_started_by_client)
+        };
+        let started = self.standby_machines().filter(is_started).count();
+        check_invariant(machines == wanted.max(started), || {
+            format!("{machines} standby machines, {wanted} desired, {started} started by clients")
+        })?;
         let is_warm = |machine: &&Arc<Machine>| {
             let state = machine.standby.as_deref();
             state.is_some_and(|state| state.phase != StandbyPhase::Stopped)

@@ -73,11 +73,15 @@ fn plan_starts(observed: &ObservedPool<'_>, plan: &mut Plan) {
     plan.extend_by(observed, ApplyStage::Activate, pace, starts);
 }
 
-/// Whether the controller may stop or delete the standby machine: a protected or reserved one stays as it is.
+/// Whether the controller may stop or delete the standby machine: a protected or reserved one stays as it is,
+/// and one that a client started, whose guest may do work.
 fn may_change(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     let is_reserved = || observed.pool.record.reserved().any(|target| target.uid == machine.id.uid);
-    let phase = machine.standby.as_ref().map(|state| state.phase);
-    !machine.is_protected(observed.now) && phase != Some(StandbyPhase::Unreadable) && !is_reserved()
+    let is_changeable =
+        |state: &StandbyState| state.phase != StandbyPhase::Unreadable && !state.is_started_by_client();
+    !machine.is_protected(observed.now)
+        && machine.standby.as_deref().is_none_or(is_changeable)
+        && !is_reserved()
 }
 
 /// Deletes this many machines: those with an unconfirmed deletion first, then warming ones, then the newest.

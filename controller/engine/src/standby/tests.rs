@@ -208,6 +208,30 @@ fn a_reserved_machine_is_neither_activated_nor_deleted() {
 }
 
 #[rstest]
+#[case::in_a_surplus(|world: PoolWorld| {
+    world.pool(|pool| pool.standby = Some(StandbySettings { replicas: 0, ..SETTINGS }))
+})]
+#[case::requested(|world: PoolWorld| {
+    let requested = Some(observation_time());
+    let world = world.pool(|pool| pool.standby = Some(StandbySettings { replicas: 1, ..SETTINGS }));
+    world.edit(&numbered_machine_name(1), |machine| {
+        machine.recycling = Some(Arc::new(RecycleFacts { requested, ..RecycleFacts::default() }));
+    })
+})]
+fn a_standby_machine_that_a_client_started_is_not_deleted(#[case] change: fn(PoolWorld) -> PoolWorld) {
+    let name = numbered_machine_name(1);
+    let started = |world: PoolWorld| {
+        world.edit(&name, |machine| {
+            let state = StandbyState { phase: StandbyPhase::Stopped, ready_since: None, kept_off: false };
+            (machine.standby, machine.activity) = (Some(Arc::new(state)), MachineActivity::Running);
+        })
+    };
+    let stopped = change(world(1, 1, 1));
+    assert_eq!(deleted_machines(&stopped.plan()), [&*name]);
+    assert_eq!(deleted_machines(&started(stopped).plan()), Vec::<&str>::new());
+}
+
+#[rstest]
 #[case::ready_long_enough(60, true)]
 #[case::not_yet(59, false)]
 fn a_warming_machine_is_stopped_after_the_delay(#[case] seconds: i64, #[case] stops: bool) {

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
+use crate::draining::{DrainHook, Draining};
 use crate::model::{DisruptionBudget, ScaleDownPolicy, StartHealth};
 use crate::testing::{PoolWorld, deleted_machines, numbered_machine_name};
 
@@ -49,6 +50,23 @@ fn a_machine_that_is_being_deleted_is_not_deleted_again() {
     let mut expected = [numbered_machine_name(2), numbered_machine_name(3)];
     expected.sort();
     assert_eq!(deleted_machines(&leaving.plan()), expected);
+}
+
+#[test]
+fn a_target_of_an_accepted_removal_that_drains_is_no_surplus_and_is_not_replaced() {
+    let removed = |target: u64| {
+        let target = numbered_machine_name(target);
+        let world = world(&starts(3), DisruptionBudget::Machines(3));
+        let world = world.pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit);
+        let draining = world.edit(&target, |machine| {
+            let hook = DrainHook { name: "job".into(), value: "".into() };
+            machine.been_ready = true;
+            machine.draining = Some(Arc::new(Draining { hooks: vec![hook], mark: None }));
+        });
+        draining.accepted("request", &[&target]).plan()
+    };
+    assert_eq!(deleted_machines(&removed(0)).len(), 3);
+    assert_eq!(deleted_machines(&removed(1)).len(), 2);
 }
 
 #[test]

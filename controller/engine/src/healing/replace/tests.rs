@@ -96,6 +96,31 @@ fn no_machine_is_replaced(#[case] change: fn(PoolWorld) -> PoolWorld) {
     assert_eq!(deleted_machines(&change(world(1)).plan()), NONE);
 }
 
+/// A client removed the last machine, which still drains.
+fn removing(world: PoolWorld) -> PoolWorld {
+    let target = numbered_machine_name(9);
+    world
+        .pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit)
+        .edit(&target, |machine| {
+            let hook = DrainHook { name: "job".into(), value: "".into() };
+            (machine.been_ready, machine.draining) =
+                (true, Some(Arc::new(Draining { hooks: vec![hook], mark: None })));
+        })
+        .accepted("request", &[&target])
+}
+
+#[test]
+fn a_target_of_an_accepted_removal_that_drains_is_no_surplus() {
+    assert_eq!(deleted_machines(&removing(world(2)).plan()), names(0..2));
+}
+
+#[test]
+fn a_target_of_an_accepted_removal_is_not_replaced() {
+    let target = fail(world(0), &numbered_machine_name(9));
+    let plan = removing(target).plan();
+    assert_eq!(deleted_machines(&plan), NONE);
+}
+
 #[test]
 fn a_machine_becomes_unhealthy_when_both_times_have_passed() {
     let started = |minutes: i64, unready: i64| {
@@ -231,12 +256,31 @@ fn a_name_that_recurs_keeps_its_backoff() {
     let former: Arc<str> = numbered_machine_name(0).into();
     world.memory.start_failures.replaced(&former, world.uptime);
     world.machines.retain(|machine| machine.id.name != former);
-    for name in ["web-x", "web-y"] {
-        world = world.with_machine(name, 0);
+    let machines = world.machines.clone();
+    world.memory.observe_machines(machines.iter(), world.uptime);
+    let world = ["web-x", &former].into_iter().fold(world, |world, name| world.with_machine(name, 0));
+    let mut world = world;
+    let machines = world.machines.clone();
+    world.memory.observe_machines(machines.iter(), world.uptime);
+    assert_eq!(world.memory.start_failures.replacements(&former), 1);
+}
+
+/// While the machine is being deleted, its name is in use.
+#[test]
+fn a_successor_with_another_ordinal_inherits_the_backoff() {
+    let mut world = world(1);
+    world.pool.naming = crate::model::Naming::Ordinal;
+    let former: Arc<str> = numbered_machine_name(0).into();
+    world.memory.start_failures.replaced(&former, world.uptime);
+    let mut world = world.edit(&former, |machine| machine.terminating = true);
+    for name in [None, Some("web-10")] {
+        world = name.into_iter().fold(world, |world, name| world.with_machine(name, 0));
         let machines = world.machines.clone();
+        world.memory.observe(&world.pool, world.uptime);
         world.memory.observe_machines(machines.iter(), world.uptime);
     }
-    assert_eq!(world.memory.start_failures.replacements(&former), 1);
+    let failures = &world.memory.start_failures;
+    assert_eq!((failures.replacements("web-10"), failures.replacements(&former)), (1, 0));
 }
 
 proptest! {

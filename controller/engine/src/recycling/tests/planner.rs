@@ -286,3 +286,22 @@ fn an_unconfirmed_deletion_of_an_available_machine_is_repeated(
     });
     assert_eq!(deleted_machines(&world.plan()), expected);
 }
+
+#[test]
+fn a_target_of_an_accepted_removal_that_drains_leaves_the_budget_to_others() {
+    let explicit = world(3).pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit);
+    let waiting = draining(Some(DrainReason::TargetedRemoval), "");
+    let world = explicit.edit("web-c", |machine| machine.draining = Some(waiting)).edit("web-a", request);
+    let plan = world.accepted("request", &["web-c"]).plan();
+    assert_eq!(causes(&plan), [("web-a", RecycleCause::Requested)], "two machines are desired");
+}
+
+/// No event follows if the API server did not carry it out.
+#[test]
+fn the_pool_wakes_when_an_unconfirmed_deletion_uses_no_budget_any_more() {
+    let world = world(3).edit("web-a", request).memory(|memory| {
+        memory.delete_unconfirmed(&fixture_id("web-b").uid, Duration::from_secs(70));
+    });
+    let plan = world.plan();
+    assert_eq!((causes(&plan), plan.requeue_after), (Vec::new(), Some(Duration::from_secs(30))));
+}

@@ -3,6 +3,7 @@
 use rstest::rstest;
 
 use super::*;
+use crate::draining::{DrainHook, DrainMark, Draining};
 use crate::failure::{FailureReason, PoolFailure};
 use crate::model::{
     DiskDraft, DiskRef, DiskSource, DisruptionBudget, Lifetime, Pool, PoolDiskTemplate, Selectable,
@@ -136,6 +137,19 @@ fn unrecorded(machine: &mut Machine) {
     machine.written = Some("r2".into());
 }
 
+/// The update stops the guest, whose hooks are released.
+fn drained(machine: &mut Machine) {
+    let mark = DrainMark {
+        id: "d1".to_owned(),
+        reason: DrainReason::Rollout,
+        since: crate::testing::observation_time(),
+        deadline: crate::testing::observation_time() + Duration::from_mins(10),
+    };
+    let hook = DrainHook { name: "job".into(), value: "d1".into() };
+    machine.restarts_itself = true;
+    machine.draining = Some(Arc::new(Draining { hooks: vec![hook], mark: Some(mark) }));
+}
+
 fn answering(mut world: PoolWorld, number: u64, answer: UpdateOutcome) -> PoolWorld {
     let uid = running_machine(&numbered_machine_name(number), 0).id.uid;
     world.memory.rollout_attempts.record(&uid, &"r2".into(), answer, UPTIME);
@@ -182,6 +196,13 @@ fn lose(world: PoolWorld, number: u64) -> PoolWorld {
     with(with(allowing(4, 1), 2, |m| m.evaluated = false), 3, |m| m.evaluated = false), &[]
 )]
 #[case::a_lost_answer_takes_a_place_and_is_tried_again(lose(allowing(4, 1), 2), &[2])]
+#[case::a_drained_machine_is_updated(with(allowing(4, 1), 2, drained), &[2])]
+#[case::drained_machines_follow_each_other_if_the_budget_became_smaller(
+    with(with(allowing(4, 1), 1, drained), 2, drained), &[1]
+)]
+#[case::a_drained_machine_waits_while_another_one_uses_the_budget(
+    with(with(allowing(4, 1), 1, |machine| machine.evaluated = false), 2, drained), &[]
+)]
 #[case::machines_with_a_rejected_update_come_last(refuse(allowing(4, 2), 0), &[1, 2])]
 #[case::machines_with_a_rejected_update_use_no_budget(refuse(with(allowing(2, 1), 1, unrecorded), 0), &[0])]
 #[case::paused(allowing(4, 2).pool(|pool| pool.rollout.paused = true), &[])]

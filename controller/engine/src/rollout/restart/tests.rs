@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::Plan;
+use crate::draining::{DrainHook, DrainMark, Draining};
 use crate::failure::{FailureReason, PoolFailure};
 use crate::model::{
     DisruptionBudget, MachineActivity, Membership, ObjectId, Preservation, ScaleDownPolicy, StatusContent,
@@ -655,4 +656,47 @@ fn a_change_of_storage_that_was_taken_back_deletes_no_storage() {
     });
     let plan = world.plan();
     assert_eq!((deleted_machines(&plan), restarted(&plan)), (Vec::new(), vec![&*numbered_machine_name(0)]));
+}
+
+fn drained(machine: &mut Machine) {
+    let since = crate::testing::observation_time() - jiff::SignedDuration::from_secs(30);
+    let deadline = since + std::time::Duration::from_mins(10);
+    let mark = DrainMark { id: "d1".to_owned(), reason: DrainReason::Rollout, since, deadline };
+    let hook = DrainHook { name: "job".into(), value: "d1".into() };
+    machine.draining = Some(Arc::new(Draining { hooks: vec![hook], mark: Some(mark) }));
+}
+
+/// Its guest still serves.
+#[rstest]
+#[case::of_an_instance(parts(2, 1))]
+#[case::of_a_machine(parts(1, 2))]
+fn the_restart_after_a_drain_waits_while_the_budget_is_exceeded(#[case] new: TemplateParts) {
+    let changed = |plan: &Plan| (restarted(plan).len(), deleted_machines(plan).len());
+    let world = world(3, DisruptionBudget::Machines(1), new).edit(&numbered_machine_name(0), drained);
+    assert_ne!(changed(&world.plan()), (0, 0));
+    let exceeded = world.edit(&numbered_machine_name(1), |machine| {
+        machine.activity = MachineActivity::NotRunning;
+        machine.instance = Some(instance(&machine.id, "new", false));
+        machine.storage_revision = Some("new".into());
+    });
+    let plan = exceeded.plan();
+    assert_eq!(changed(&plan), (0, 0));
+    assert!(!plan.actions.iter().any(|action| matches!(action, PoolAction::EndDrain { .. })));
+}
+
+#[test]
+fn drained_machines_are_restarted_one_after_the_other_if_the_budget_became_smaller() {
+    let world = world(3, DisruptionBudget::Machines(1), parts(2, 1));
+    let world = world.edit(&numbered_machine_name(0), drained).edit(&numbered_machine_name(1), drained);
+    assert_eq!(restarted(&world.plan()), [numbered_machine_name(0)]);
+}
+
+#[test]
+fn an_unconfirmed_deletion_uses_budget() {
+    let world = world(3, DisruptionBudget::Machines(1), parts(2, 1)).memory(|memory| {
+        let target = fixture_id(&numbered_machine_name(2));
+        // The world has an uptime of 100 seconds.
+        memory.delete_unconfirmed(&target.uid, std::time::Duration::from_secs(95));
+    });
+    assert_eq!(restarted(&world.plan()), [""; 0]);
 }

@@ -6,6 +6,7 @@ use serde_json::json;
 use vmpool_engine::protection::timestamp_text;
 use vmpool_engine::recycling::{RECYCLE, REQUEST};
 
+use super::passes;
 use super::rollouts::{MACHINES, edit};
 use crate::testing::{LeaderWorld, Verb, machine_names};
 
@@ -61,4 +62,15 @@ async fn a_pool_wakes_when_a_machine_is_too_old_and_writes_nothing_before() {
     assert_eq!(world.take_writes().len(), 0);
     world.advance(Duration::from_mins(2)).await;
     assert_eq!((left(&world, &before), world.machines().len()), (2, 3));
+}
+
+#[tokio::test]
+async fn a_pool_whose_next_machine_is_due_in_days_keeps_its_safety_interval() {
+    let world = LeaderWorld::with_pool(3).await;
+    let setting = json!({ "maxLifetime": "168h", "jitter": 0 }).to_string();
+    edit(&world, |pool| pool["metadata"]["annotations"][RECYCLE] = json!(setting));
+    world.calm().await;
+    let before = passes(&world.metrics.page());
+    world.advance(world.settings.resync + Duration::from_mins(1)).await;
+    assert!(passes(&world.metrics.page()) > before);
 }
