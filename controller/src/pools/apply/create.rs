@@ -16,10 +16,10 @@ use vmpool_platforms::{DiskOf, Disks, Platform, Wording};
 use vmpool_runtime::telemetry::with_causes;
 
 use super::basis::PlanBasis;
-use super::disk;
 use super::outcome::{ActionOutcome, Effect, MachineWriteResult, PlanValidity};
 use super::overridden::read_response;
 use super::rejected_disks::judge_disks;
+use super::{disk, is_current};
 use crate::metrics::{MachineActions, WriteKind};
 use crate::pools::context::PoolContext;
 use crate::pools::events::{EventReason, PoolEvent};
@@ -49,6 +49,8 @@ pub(super) async fn create_machine_with_disks<P: Platform>(
     let (claimed, stop) = disk::allocate_free_disks(context, pool, basis, &draft.disks, &draft.name).await;
     let outcome = match stop {
         Some(stop) => stop,
+        // An admission webhook may have delayed the dry run for long.
+        None if !is_current(context, pool) => ActionOutcome::outdated(),
         None => match create_or_find_machine(context, pool, basis, draft).await {
             Ok((machine, overridden)) => {
                 let found = overridden.map(|fields| Effect::Overridden(machine.facts.id.uid.clone(), fields));

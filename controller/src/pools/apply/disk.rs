@@ -17,6 +17,7 @@ use vmpool_platforms::{DiskOf, Disks, Platform};
 use vmpool_runtime::telemetry::with_causes;
 
 use super::basis::{PlanBasis, free_disks_in_drafts};
+use super::is_current;
 use super::outcome::{ActionOutcome, Effect};
 use crate::metrics::{ClaimOutcome, ControllerMetrics, WriteKind};
 use crate::pools::context::PoolContext;
@@ -25,7 +26,8 @@ use crate::pools::pool_entry::PoolEntry;
 use crate::pools::seen_facts::seen_facts;
 
 /// Allocates the free disks among `disks` to `machine`, in sequence. Returns the allocated disks, and the
-/// outcome of the first failed write. After a failure the machine must not refer to any of the disks.
+/// outcome of the first failed write, or of the pool's spec that changed meanwhile. After that, the machine
+/// must not refer to any of the disks.
 ///
 /// An allocation is one write: it records the machine and removes the time since when the disk is free.
 pub(super) async fn allocate_free_disks<P: Platform>(
@@ -54,7 +56,9 @@ pub(super) async fn allocate_free_disks<P: Platform>(
             }
         }
     }
-    (claimed, None)
+    // An admission webhook may have delayed the writes for long.
+    let stop = (!claimed.is_empty() && !is_current(context, pool)).then(ActionOutcome::outdated);
+    (claimed, stop)
 }
 
 /// The events about free disks that a machine uses now.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::SECOND;
 use crate::testing::{
-    Call, Fate, LeaderWorld, MERGE_PATCH, NAMESPACE, Refusal, Verb, machine_names, pool_manifest,
+    Call, Conduct, Fate, LeaderWorld, MERGE_PATCH, NAMESPACE, Refusal, Verb, machine_names, pool_manifest,
 };
 
 const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
@@ -166,6 +166,26 @@ async fn a_disk_that_changes_during_its_claim_is_planned_again() {
     );
     shows(&world, "vmpool_disk_claims_total{outcome=\"outdated\"} 1");
     shows(&world, "vmpool_failures_total{reason=\"DiskFailure\"} 0");
+}
+
+#[tokio::test]
+async fn a_machine_whose_disk_was_allocated_slowly_is_not_created_for_an_outdated_count() {
+    let world = world(1, &json!({})).await;
+    world.scale(0);
+    world.calm().await;
+    run(&world).await;
+    world.server.intercept(|call| {
+        let before = if call.is(MERGE_PATCH, "virtualdisks") { SECOND * 6 } else { Duration::ZERO };
+        Conduct { before, outcome: Fate::Serve, after: Duration::ZERO }
+    });
+    world.scale(1);
+    world.advance(SECOND * 2).await;
+    world.scale(0);
+    world.server.take_log();
+    world.advance(MINUTE * 2).await;
+    let log = world.server.take_log();
+    assert!(!log.iter().any(|call| call.is(Verb::Create, "virtualmachines")));
+    assert_eq!(annotation(&world.disks()[0], "claimed-by"), None);
 }
 
 /// A free disk that a leader claimed for a machine before it exited, and the name of that machine, which was
