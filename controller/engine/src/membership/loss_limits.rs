@@ -44,10 +44,31 @@ pub(crate) fn limit_disks(observed: &ObservedPool<'_>, plan: &mut Plan) {
     });
 }
 
-/// Removes the deletions of machines that would be created again, while no machine is created.
+/// Removes the deletions of machines that would be created again while no machine is created, and all but one
+/// while the create of one would be a trial.
 pub(crate) fn keep_irreplaceable(observed: &ObservedPool<'_>, plan: &mut Plan) {
-    if observed.memory.machine_losses.is_stopped(observed.pool.machine_loss_limit()) {
-        plan.actions.retain(|action| !action.is_recreation());
+    let (losses, limit) = (&observed.memory.machine_losses, observed.pool.machine_loss_limit());
+    if !(losses.is_stopped(limit) && plan.actions.iter().any(PoolAction::is_recreation)) {
+        return;
+    }
+    let mut allowed = usize::from(allows_recreation(observed, plan));
+    plan.actions.retain(|action| {
+        let stays = !action.is_recreation() || allowed > 0;
+        allowed -= usize::from(stays && action.is_recreation());
+        stays
+    });
+}
+
+/// Whether a machine may be deleted so that another one is created in its place. If other clients took away
+/// what the pool created, plans a pass for the time when it may.
+pub(crate) fn allows_recreation(observed: &ObservedPool<'_>, plan: &mut Plan) -> bool {
+    let (losses, limit) = (&observed.memory.machine_losses, observed.pool.machine_loss_limit());
+    match losses.remaining_block_of_recreations(limit, observed.uptime) {
+        Some(left) => {
+            plan.requeue_in(left);
+            false
+        }
+        None => true,
     }
 }
 

@@ -227,6 +227,16 @@ impl Losses {
         if left.is_zero() { Allowance::Trial(Rehearsal::IfSupported) } else { Allowance::Stopped(left) }
     }
 
+    /// How long no object may be deleted that would be created again. Afterwards, a stopped pool may delete
+    /// one, whose replacement is a trial.
+    pub fn remaining_block_of_recreations(&self, limit: usize, uptime: Duration) -> Option<Duration> {
+        if !self.is_stopped(limit) {
+            return None;
+        }
+        let since_loss = RETRY.saturating_sub(uptime.saturating_sub(self.at));
+        Some(self.next_kept(uptime).unwrap_or_default().max(since_loss)).filter(|left| !left.is_zero())
+    }
+
     /// Whether the pool creates no objects, or only one as a trial.
     pub fn is_stopped(&self, limit: usize) -> bool {
         let limit = match self.last.as_ref().map(|last| last.kind) {

@@ -13,6 +13,7 @@ use super::cause::RecycleCause;
 use super::due::{find_recycle_cause, find_remaining_lifetime};
 use crate::draining::{DrainPlanner, DrainReason};
 use crate::ids::Uid;
+use crate::membership::loss_limits::allows_recreation;
 use crate::model::Machine;
 use crate::plan::action::{ApplyStage, DeleteReason, PoolAction};
 use crate::plan::blocker::ProtectedStep;
@@ -32,7 +33,7 @@ pub(crate) fn plan_recycling<'a>(
     drains: &mut DrainPlanner<'a>,
     plan: &mut Plan,
 ) {
-    if !may_replace_machines(observed) {
+    if !may_replace_machines(observed, plan) {
         return;
     }
     let disrupted = find_disrupted_machines(plan);
@@ -54,11 +55,9 @@ pub(crate) fn plan_recycling<'a>(
 
 /// Whether the pool replaces machines now. In a surplus, the next scale-down chooses. The controller creates
 /// no machine of an invalid pool, and none while other clients take away what the pool creates.
-fn may_replace_machines(observed: &ObservedPool<'_>) -> bool {
+fn may_replace_machines(observed: &ObservedPool<'_>, plan: &mut Plan) -> bool {
     let pool = observed.pool;
-    !observed.has_surplus()
-        && pool.validation_errors.is_empty()
-        && !observed.memory.machine_losses.is_stopped(pool.machine_loss_limit())
+    !observed.has_surplus() && pool.validation_errors.is_empty() && allows_recreation(observed, plan)
 }
 
 /// The machines that are due, and the time when the next one is.

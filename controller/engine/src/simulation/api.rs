@@ -191,6 +191,9 @@ pub(super) struct Api {
     pub(super) former_leader_creates: Vec<usize>,
     /// The machines that these creates produced.
     pub(super) former_leader_machines: BTreeSet<Uid>,
+    /// Names whose create was repeated without a response. An earlier attempt may show the name in the watch
+    /// while the repetition is still under way.
+    pub(super) repeated_creates: BTreeSet<Arc<str>>,
     /// What an admission policy does to created objects.
     pub(super) policy: ModelAdmissionPolicy,
     /// Objects that a policy or a client took away from the pool.
@@ -221,6 +224,7 @@ impl Api {
             version: 0,
             machines_ever: BTreeSet::new(),
             former_leader_creates: Vec::new(),
+            repeated_creates: BTreeSet::new(),
             former_leader_machines: BTreeSet::new(),
             policy: ModelAdmissionPolicy::default(),
             taken: TakenObjects::default(),

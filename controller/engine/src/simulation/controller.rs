@@ -245,6 +245,11 @@ impl SimulatedController {
                 {
                     self.memory.restarts.request_unconfirmed(instance, api.now);
                 }
+                if let PoolAction::Create { draft } = &action
+                    && self.first_basis.contains_key(&draft.name)
+                {
+                    api.repeated_creates.insert(draft.name.clone());
+                }
                 self.response_lost(&action, basis, api.now, api.retains_disks());
                 "no answer"
             }

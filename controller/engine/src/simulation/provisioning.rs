@@ -22,7 +22,8 @@ impl Api {
         })
     }
 
-    /// Whether the machine has neither been ready nor stopped so far.
+    /// Whether the machine has neither been ready nor stopped so far. The repetition of a create whose response
+    /// was lost does not count.
     fn is_provisioning(&self, machine: &Machine) -> bool {
         let has_settled = |machine: &Machine| {
             matches!(machine.activity, MachineActivity::Running | MachineActivity::Stopped)
@@ -35,6 +36,8 @@ impl Api {
         };
         let age = self.timestamp().duration_since(machine.created);
         let is_new = !machine.terminating && machine.activated.is_none();
-        is_new && age.unsigned_abs() < START_TIMEOUT && !had_settled()
+        // A leader adds at most its requests under way.
+        let is_late = self.repeated_creates.contains(&machine.id.name);
+        is_new && !is_late && age.unsigned_abs() < START_TIMEOUT && !had_settled()
     }
 }

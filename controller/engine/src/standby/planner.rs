@@ -9,6 +9,7 @@ use super::activation::is_outdated;
 use super::setting::StandbySettings;
 use super::state::{StandbyPhase, StandbyState};
 use crate::ids::Uid;
+use crate::membership::loss_limits::allows_recreation;
 use crate::model::{Machine, MachineActivity};
 use crate::plan::action::{ApplyStage, DeleteReason, PoolAction};
 use crate::plan::observed::ObservedPool;
@@ -120,7 +121,7 @@ fn replace_one(
     if let Some(next) = find_next_due(observed, machines) {
         plan.requeue_in(next);
     }
-    if !is_settled || !can_create_others(observed) {
+    if !is_settled || !can_create_others(observed, plan) {
         return None;
     }
     let (mut outdated, others): (Vec<&Arc<Machine>>, Vec<&Arc<Machine>>) =
@@ -138,9 +139,8 @@ fn replace_one(
 
 /// Whether the controller creates a machine in the place of a deleted one: not of an invalid pool, and not
 /// while other clients take away what the pool creates.
-fn can_create_others(observed: &ObservedPool<'_>) -> bool {
-    let pool = observed.pool;
-    pool.validation_errors.is_empty() && !observed.memory.machine_losses.is_stopped(pool.machine_loss_limit())
+fn can_create_others(observed: &ObservedPool<'_>, plan: &mut Plan) -> bool {
+    observed.pool.validation_errors.is_empty() && allows_recreation(observed, plan)
 }
 
 /// The time until one more of the machines may be due for its replacement.

@@ -95,7 +95,11 @@ fn no_machine_is_deleted_to_be_created_again_while_the_pool_is_stopped() {
         machine.activity = MachineActivity::NotRunning;
         machine.start_health = StartHealth { failed_starts: 3, ..StartHealth::default() };
     });
-    assert_eq!(deleted_machines(&losing(failing, LossKind::Later, 3).plan()), [""; 0]);
+    let mut stopped = losing(failing, LossKind::Later, 3);
+    let plan = stopped.plan();
+    assert_eq!((deleted_machines(&plan), plan.requeue_after), (Vec::new(), Some(RETRY)));
+    stopped.uptime += RETRY;
+    assert_eq!(deleted_machines(&stopped.plan()), [numbered_machine_name(1)], "the next create is a trial");
 }
 
 #[test]
