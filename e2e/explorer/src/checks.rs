@@ -157,7 +157,7 @@ pub fn settled_violations(world: &SimulatedWorld) -> Vec<String> {
             continue;
         }
         violations.extend(missing_machines(pool, &machines, world.some_may_not_run));
-        violations.extend(missing_standby(pool, standby.len()));
+        violations.extend(missing_standby(pool, &standby));
         violations.extend(kubevirt::outdated_machines(world, pool, &machines));
     }
     violations
@@ -203,14 +203,31 @@ fn missing_machines(pool: &JsonObject, machines: &[&JsonObject], some_may_not_ru
 }
 
 /// How many standby machines a settled pool lacks or has too many.
-fn missing_standby(pool: &JsonObject, machines: usize) -> Option<String> {
+fn missing_standby(pool: &JsonObject, machines: &[&JsonObject]) -> Option<String> {
     // A pool that preserves state has none, and leaves those that it has.
     let leaves = pool.is_kubevirt() && pool.at("/spec/paused") == true
         || pool.at("/spec/scaleInStrategy").to_string().contains("Offline");
     let setting: Value = serde_json::from_str(pool.annotation(STANDBY)?).ok()?;
     let desired = setting["replicas"].as_u64().and_then(|count| usize::try_from(count).ok())?;
-    (!leaves && machines != desired)
-        .then(|| format!("the pool desires {desired} standby machines, but after settling {machines} exist"))
+    // The controller leaves those that a user started.
+    let kept = machines.iter().filter(|machine| is_started_standby(machine)).count();
+    let (existing, right) = (machines.len(), desired.max(kept));
+    (!leaves && existing != right).then(|| {
+        format!(
+            "the pool desires {desired} standby machines, and users started {kept}, but after settling \
+             {existing} exist"
+        )
+    })
+}
+
+/// Whether a user started the standby machine after its warm-up.
+fn is_started_standby(machine: &JsonObject) -> bool {
+    let is_off = if machine.is_kubevirt() {
+        machine.text("/spec/runStrategy") == "Halted"
+    } else {
+        machine.text("/spec/runPolicy") == "AlwaysOff"
+    };
+    machine.label(STANDBY) == Some("stopped") && !is_off
 }
 
 fn entry(served: &HandledRequest) -> AuditEntry {
