@@ -133,7 +133,7 @@ async fn run_stage<P: Platform>(
             let room = open_slots(context, pool).max(usize::from(running.is_empty()));
             for action in waiting.by_ref().take(window.free(running.len()).min(room)) {
                 running.push(async move {
-                    if stop.load(Ordering::Relaxed) || !is_current(context, pool) {
+                    if stop.load(Ordering::Relaxed) || !context.has_no_newer_spec(&pool.facts) {
                         return (action, ActionOutcome::outdated());
                     }
                     if context.leader.env.uptime().saturating_sub(begun) > max_plan_age(&action) {
@@ -232,18 +232,6 @@ fn retries_refused_last(stage: ApplyStage, naming: Naming) -> bool {
 #[expect(clippy::cast_precision_loss, reason = "a random fraction needs no precision")]
 pub(crate) fn random_jitter<P: Platform>(context: &PoolContext<P>) -> f64 {
     context.leader.env.random() as f64 / u64::MAX as f64
-}
-
-/// Whether the cache shows no newer spec of the pool than the one that the plan used.
-fn is_current<P: Platform>(context: &PoolContext<P>, pool: &PoolEntry<P>) -> bool {
-    let planned = &pool.facts;
-    context.caches.pools.get(&planned.namespace, &planned.id.name).is_some_and(|cached| {
-        let cached = &cached.facts.facts;
-        // The cache can be behind the live read that the plan used, but not ahead of it.
-        cached.id == planned.id
-            && (planned.deleting || !cached.deleting)
-            && cached.generation <= planned.generation
-    })
 }
 
 async fn perform_action<P: Platform>(

@@ -155,6 +155,17 @@ pub(crate) struct SharedByPlatforms {
 }
 
 impl<P: Platform> PoolContext<P> {
+    /// Whether the cache shows no newer spec of the pool than this one, which a plan used.
+    pub(crate) fn has_no_newer_spec(&self, planned: &Pool) -> bool {
+        self.caches.pools.get(&planned.namespace, &planned.id.name).is_some_and(|cached| {
+            let cached = &cached.facts.facts;
+            // The cache can be behind the live read that the plan used, but not ahead of it.
+            cached.id == planned.id
+                && (planned.deleting || !cached.deleting)
+                && cached.generation <= planned.generation
+        })
+    }
+
     /// A context with empty caches and without memory.
     pub(crate) fn new(
         leader: LeaderHandles<WriteKind>,

@@ -82,8 +82,7 @@ const FROM_CLAIM: u64 = 300;
 
 /// Of 1000 schedules, this many have a pool with a limit on provisioning.
 const WITH_PROVISIONING_LIMIT: u64 = 300;
-/// Of 1000 schedules, this many have a pool with standby machines. None, until a machine that was created for
-/// a pool of standby machines at `replicas: 0` is explained: with 250, seed 726 of DVP violates I2.
+/// Of 1000 schedules, this many have a pool with standby machines.
 const WITH_STANDBY: u64 = 250;
 /// In these, this many of 1000 operations concern standby machines.
 const STANDBY_OPERATIONS: u64 = 150;

@@ -22,8 +22,8 @@ impl Api {
         })
     }
 
-    /// Whether the machine has neither been ready nor stopped so far. The repetition of a create whose response
-    /// was lost does not count.
+    /// Whether the machine has neither been ready nor stopped so far. The repetition of a create without a
+    /// response does not count.
     fn is_provisioning(&self, machine: &Machine) -> bool {
         let has_settled = |machine: &Machine| {
             matches!(machine.activity, MachineActivity::Running | MachineActivity::Stopped)

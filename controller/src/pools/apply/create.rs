@@ -16,10 +16,10 @@ use vmpool_platforms::{DiskOf, Disks, Platform, Wording};
 use vmpool_runtime::telemetry::with_causes;
 
 use super::basis::PlanBasis;
+use super::disk;
 use super::outcome::{ActionOutcome, Effect, MachineWriteResult, PlanValidity};
 use super::overridden::read_response;
 use super::rejected_disks::judge_disks;
-use super::{disk, is_current};
 use crate::metrics::{MachineActions, WriteKind};
 use crate::pools::context::PoolContext;
 use crate::pools::events::{EventReason, PoolEvent};
@@ -50,7 +50,7 @@ pub(super) async fn create_machine_with_disks<P: Platform>(
     let outcome = match stop {
         Some(stop) => stop,
         // An admission webhook may have delayed the dry run for long.
-        None if !is_current(context, pool) => ActionOutcome::outdated(),
+        None if !context.has_no_newer_spec(&pool.facts) => ActionOutcome::outdated(),
         None => match create_or_find_machine(context, pool, basis, draft).await {
             Ok((machine, overridden)) => {
                 let found = overridden.map(|fields| Effect::Overridden(machine.facts.id.uid.clone(), fields));

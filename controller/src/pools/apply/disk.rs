@@ -17,7 +17,6 @@ use vmpool_platforms::{DiskOf, Disks, Platform};
 use vmpool_runtime::telemetry::with_causes;
 
 use super::basis::{PlanBasis, free_disks_in_drafts};
-use super::is_current;
 use super::outcome::{ActionOutcome, Effect};
 use crate::metrics::{ClaimOutcome, ControllerMetrics, WriteKind};
 use crate::pools::context::PoolContext;
@@ -57,7 +56,7 @@ pub(super) async fn allocate_free_disks<P: Platform>(
         }
     }
     // An admission webhook may have delayed the writes for long.
-    let stop = (!claimed.is_empty() && !is_current(context, pool)).then(ActionOutcome::outdated);
+    let stop = (!claimed.is_empty() && !context.has_no_newer_spec(&pool.facts)).then(ActionOutcome::outdated);
     (claimed, stop)
 }
 
