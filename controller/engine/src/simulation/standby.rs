@@ -63,6 +63,11 @@ impl Api {
         machine.standby = Some(Arc::new(StandbyState { phase, ready_since: None, kept_off }));
     }
 
+    /// The machines whose start was requested.
+    pub(super) fn requested_starts(&self) -> impl Iterator<Item = &Uid> {
+        self.start_operations.0.iter()
+    }
+
     /// Whether the platform starts the machine.
     pub(super) fn may_power_on(&self, machine: &Machine) -> bool {
         let is_kept_off = machine.standby.as_deref().is_some_and(|state| state.kept_off);

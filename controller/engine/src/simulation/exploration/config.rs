@@ -2,6 +2,7 @@
 
 use super::super::instances::TemplateDifference;
 use crate::model::{Naming, ScaleDownPolicy};
+use crate::standby::WarmUp;
 
 /// The actions of users.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,6 +26,8 @@ pub(super) struct ExploredUserActions {
     pub(super) fail: bool,
     /// They request the replacement of machines.
     pub(super) recycle: bool,
+    /// They change the number of standby machines, and start stopped ones.
+    pub(super) standby: bool,
     /// They delete the pool.
     pub(super) end: bool,
 }
@@ -41,6 +44,8 @@ pub(super) struct ExplorationConfig {
     pub(super) machines: usize,
     /// Whether each machine also has a retained disk, with or without a time to live.
     pub(super) keeps: Option<FreeDiskDeletion>,
+    /// What the standby machine of the pool does before it is stopped; `None` for a pool without one.
+    pub(super) standby: Option<WarmUp>,
     /// Whether machines have instances, finalizers and storage of their own, and what a different template
     /// changes.
     pub(super) instances: Option<TemplateDifference>,

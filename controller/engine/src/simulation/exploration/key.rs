@@ -73,6 +73,7 @@ fn write_pool_state(out: &mut String, state: &ExploredState) {
         write_debug_line(out, "finalizer", &pool.finalizer);
         write_debug_line(out, "storage", &state.world.api.storage.owners);
     }
+    write_debug_line(out, "standby", &pool.standby);
     write_debug_line(out, "block", &pool.name_block);
     write_debug_line(out, "record", &pool.record);
     write_debug_line(out, "revisions", &(&state.world.api.revisions.stored, &state.world.api.revisions.lost));
@@ -143,6 +144,8 @@ fn write_cache_state<T: LedgerFacts + Debug>(
 fn relevant_basis(api: &Api, basis: RequestBasis) -> impl Debug + use<> {
     let since = &api.history[basis.pool..];
     let most = since.iter().map(super::super::api::PoolHistoryEntry::desired).max();
+    let standby = since.iter().map(super::super::api::PoolHistoryEntry::standby);
+    let standby = (standby.clone().max(), standby.take(1).next(), basis.activating);
     let blocks: Vec<String> = since.iter().map(|wanted| format!("{:?}", wanted.name_block())).collect();
     let blocks: BTreeSet<String> = blocks.into_iter().collect();
     let after = |positions: &[usize]| positions.iter().filter(|at| **at >= basis.seen).count();
@@ -160,7 +163,7 @@ fn relevant_basis(api: &Api, basis: RequestBasis) -> impl Debug + use<> {
         .filter(|(request, at)| **at > basis.planned && api.pool.record.requests().contains(*request))
         .map(|(request, _)| request.clone())
         .collect();
-    (basis.current, counts, first, most, blocks, removals, reserved_later)
+    (basis.current, counts, first, (most, standby), blocks, removals, reserved_later)
 }
 
 fn write_requests_in_flight(out: &mut String, state: &ExploredState) {
@@ -194,6 +197,7 @@ fn write_invariant_state(out: &mut String, api: &Api) {
         "verified",
         api.removals.verified.iter().filter(|(request, _)| matters(request)),
     );
+    write_unordered_list(out, "starts", api.requested_starts().filter(|uid| matters(uid.as_str())));
     write_unordered_list(out, "late", api.revisions.late.iter().filter(|uid| matters(uid.as_str())));
     write_unordered_list(
         out,

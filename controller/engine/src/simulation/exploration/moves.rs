@@ -13,6 +13,7 @@ use super::config::{ExplorationConfig, FreeDiskDeletion};
 use crate::Plan;
 use crate::model::{DisruptionBudget, Lifetime, Machine, MachineActivity, ObjectId, PoolDiskTemplate};
 use crate::protection::{ProtectionEnd, time_after};
+use crate::standby::{StandbyPhase, StandbySettings, WarmUp};
 use crate::testing::RETAINED;
 
 /// Duration of a move. It is so short that the sum of all moves has no effect.
@@ -55,6 +56,11 @@ pub(super) enum Move {
     /// The guest or the node of a machine fails.
     Fail(usize),
     Recycle(usize),
+    /// The platform starts a standby machine that warms up.
+    WarmUp(usize),
+    /// A standby machine has stopped, or a client starts or stops it.
+    ToggleStandby(usize),
+    Standby(usize),
     End,
     Time,
 }
@@ -81,6 +87,7 @@ impl ExploredState {
             template.ttl = (ends == FreeDiskDeletion::AtOnce).then_some(Duration::from_secs(10));
             template
         }));
+        pool.standby = small.standby.map(|warm_up| standby_settings(1, warm_up));
         if let Some(changes) = small.instances {
             enable_instances(&mut pool, changes);
         }
@@ -139,8 +146,15 @@ impl ExploredState {
             | Move::Evaluate(_)
             | Move::Restart(_)
             | Move::Sweep(_)
+            | Move::WarmUp(_)
             | Move::Tell(_) => {
                 self.platform(step);
+            }
+            Move::ToggleStandby(which) => {
+                let (id, is_stopping) = togglable_standby(&self.world.api)[which].clone();
+                let edits = u8::from(!is_stopping);
+                self.edits = self.edits.map(|left| left - edits);
+                self.world.api.toggle_standby(&id);
             }
             Move::Scale(_)
             | Move::Name(_)
@@ -152,6 +166,7 @@ impl ExploredState {
             | Move::Hook(..)
             | Move::Fail(_)
             | Move::Recycle(_)
+            | Move::Standby(_)
             | Move::End => {
                 self.edits = self.edits.map(|edits| edits - 1);
                 self.user(step);
@@ -206,6 +221,10 @@ impl ExploredState {
                     world.api.restart(&id);
                 }
             }
+            Move::WarmUp(which) => {
+                let id = warming_machines(&world.api)[which].clone();
+                world.api.start(&id);
+            }
             Move::Sweep(which) => {
                 let id = live_machines(&world.api)[which].clone();
                 world.api.edit_machine(&id, |machine| machine.terminating = true);
@@ -256,6 +275,9 @@ impl ExploredState {
                 let id = live_machines(&world.api)[which].clone();
                 world.api.request_replacement(&id);
             }
+            Move::Standby(replicas) => world.api.edit_pool(|pool| {
+                pool.standby = pool.standby.map(|settings| standby_settings(replicas, settings.warm_up));
+            }),
             Move::End => world.api.edit_pool(|pool| pool.deleting = true),
             _ => unreachable!("not of users"),
         }
@@ -280,6 +302,28 @@ fn matching_machines(api: &Api, is: impl Fn(&Machine) -> bool) -> Vec<ObjectId> 
     machines.map(|machine| machine.id.clone()).collect()
 }
 
+fn standby_settings(replicas: usize, warm_up: WarmUp) -> StandbySettings {
+    StandbySettings { replicas, warm_up, delay: Duration::from_secs(10) }
+}
+
+/// Standby machines whose warm-up the platform can begin.
+fn warming_machines(api: &Api) -> Vec<ObjectId> {
+    let machines = api.standby_machines().filter(|machine| {
+        let waits = machine.activity == MachineActivity::NotRunning;
+        !machine.terminating && waits && api.may_power_on(machine) && api.can_start(machine)
+    });
+    machines.map(|machine| machine.id.clone()).collect()
+}
+
+/// Standby machines that can be started or stopped, and whether they stop already.
+fn togglable_standby(api: &Api) -> Vec<(ObjectId, bool)> {
+    let machines = api.standby_machines().filter(|machine| {
+        let state = machine.standby.as_deref();
+        !machine.terminating && state.is_some_and(|state| state.phase == StandbyPhase::Stopped)
+    });
+    machines.map(|machine| (machine.id.clone(), machine.activity == MachineActivity::Stopping)).collect()
+}
+
 /// Machines that a user can return to the pool.
 fn returnable_machines(api: &Api) -> Vec<ObjectId> {
     let machines = api.machines.objects.values().map(|seen| &seen.facts);
@@ -300,7 +344,8 @@ fn ready_machines(api: &Api) -> Vec<ObjectId> {
 fn startable_machines(api: &Api) -> Vec<ObjectId> {
     matching_machines(api, |machine| {
         let fits = if api.has_instances() { machine.instance.is_none() } else { api.can_start(machine) };
-        !machine.terminating && machine.activity != MachineActivity::Running && fits
+        let starts = fits && api.may_power_on(machine);
+        !machine.terminating && machine.activity != MachineActivity::Running && starts
     })
 }
 
@@ -345,6 +390,10 @@ pub(super) fn converging_moves(state: &ExploredState) -> Vec<Move> {
         moves.extend((0..live_machines(api).len()).map(Move::Sweep));
     }
     moves.extend((0..startable_machines(api).len()).map(Move::Start));
+    moves.extend((0..warming_machines(api).len()).map(Move::WarmUp));
+    let standby = togglable_standby(api);
+    let stopping = (0..standby.len()).filter(|which| standby[*which].1);
+    moves.extend(stopping.map(Move::ToggleStandby));
     moves.extend((0..api.stale_disks().len()).map(Move::Tell));
     moves.extend((0..unevaluated_machines(api).len()).map(Move::Evaluate));
     moves.extend((0..restarting_machines(api).len()).map(Move::Restart));
@@ -402,6 +451,13 @@ pub(super) fn possible_moves(state: &ExploredState) -> Vec<Move> {
     }
     if users.recycle {
         moves.extend((0..live).map(Move::Recycle));
+    }
+    if users.standby {
+        let wanted = api.pool.standby.map_or(0, |settings| settings.replicas);
+        moves.push(Move::Standby(usize::from(wanted == 0)));
+        let standby = togglable_standby(api);
+        let togglable = (0..standby.len()).filter(|which| !standby[*which].1);
+        moves.extend(togglable.map(Move::ToggleStandby));
     }
     if users.end {
         moves.push(Move::End);

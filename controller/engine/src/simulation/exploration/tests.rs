@@ -9,6 +9,7 @@ use rstest::rstest;
 use super::super::instances::TemplateDifference;
 use super::{ExplorationConfig, ExplorationResult, ExploredUserActions, FreeDiskDeletion, explore_states};
 use crate::model::{Naming, ScaleDownPolicy};
+use crate::standby::WarmUp;
 
 const NONE: ExploredUserActions = ExploredUserActions {
     scale: false,
@@ -20,6 +21,7 @@ const NONE: ExploredUserActions = ExploredUserActions {
     hook: false,
     fail: false,
     recycle: false,
+    standby: false,
     end: false,
 };
 
@@ -41,6 +43,9 @@ const FAIL: ExploredUserActions = ExploredUserActions { scale: true, fail: true,
 /// Users that request the replacement of machines, and change the number of replicas.
 const RECYCLE: ExploredUserActions = ExploredUserActions { scale: true, recycle: true, ..NONE };
 
+/// Users that change the number of standby machines, start them, and change the number of replicas.
+const STANDBY: ExploredUserActions = ExploredUserActions { scale: true, standby: true, ..NONE };
+
 /// Users that detach machines and give them back.
 const DETACH: ExploredUserActions = ExploredUserActions { scale: true, detach: true, ..NONE };
 
@@ -55,6 +60,7 @@ const SMALLEST: ExplorationConfig = ExplorationConfig {
     start: 0,
     machines: 1,
     keeps: None,
+    standby: None,
     instances: None,
     users: SCALE,
     edits: Some(1),
@@ -117,6 +123,11 @@ const FEW: usize = 20_000;
 #[case(ExplorationConfig { called: "one machine fails twice", start: 1, users: ExploredUserActions { scale: false, ..FAIL }, edits: Some(2), faults: 0, behind: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one machine is replaced on request", start: 1, users: RECYCLE, edits: Some(2), faults: 0, behind: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one machine with a hook is replaced", start: 1, users: ExploredUserActions { hook: true, recycle: true, ..NONE }, edits: Some(3), faults: 0, behind: 0, ..SMALLEST })]
+#[case(ExplorationConfig { called: "one standby machine is activated", standby: Some(WarmUp::None), behind: 0, ..SMALLEST })]
+#[case(ExplorationConfig { called: "one standby machine is activated, late", standby: Some(WarmUp::None), faults: 0, ..SMALLEST })]
+#[case(ExplorationConfig { called: "one standby machine warms up", standby: Some(WarmUp::FirstReady), users: STANDBY, faults: 0, behind: 0, ..SMALLEST })]
+#[case(ExplorationConfig { called: "one standby machine with an ordinal is activated", standby: Some(WarmUp::None), users: SCALE, behind: 0, ..ORDINAL })]
+#[case(ExplorationConfig { called: "one standby machine gets another template", start: 1, standby: Some(WarmUp::None), users: REVISE, faults: 0, behind: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one machine is removed by name", start: 1, users: REMOVE, behind: 0, ..EXPLICIT })]
 #[case(ExplorationConfig { called: "one pool is deleted", start: 1, keeps: Some(FreeDiskDeletion::Never), users: END, behind: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one machine with an instance comes", ..INSTANCES })]
@@ -153,6 +164,10 @@ fn all_states_of_a_small_configuration_keep_the_invariants_and_converge(#[case] 
 #[case(ExplorationConfig { called: "two machines, failing", start: 2, users: FAIL, ..TWO })]
 #[case(ExplorationConfig { called: "two machines, failing, protected", start: 2, users: ExploredUserActions { protect: true, ..FAIL }, edits: Some(3), faults: 0, ..TWO })]
 #[case(ExplorationConfig { called: "two machines, failing, hooks", start: 2, users: ExploredUserActions { fail: true, ..HOOK }, edits: Some(3), faults: 0, ..TWO })]
+#[case(ExplorationConfig { called: "two machines, standby", standby: Some(WarmUp::FirstReady), users: STANDBY, edits: Some(3), ..TWO })]
+#[case(ExplorationConfig { called: "two machines, standby, late", standby: Some(WarmUp::None), users: STANDBY, behind: 1, ..TWO })]
+#[case(ExplorationConfig { called: "two machines, standby, removed", standby: Some(WarmUp::None), users: ExploredUserActions { standby: true, ..REMOVE }, ..TWO })]
+#[case(ExplorationConfig { called: "two machines, standby, template, protected", standby: Some(WarmUp::None), users: ExploredUserActions { standby: true, ..PROTECT }, ..TWO })]
 #[case(ExplorationConfig { called: "two machines, removed", users: REMOVE, ..TWO })]
 #[case(ExplorationConfig { called: "two machines, explicit", users: REMOVE, scale_down_policy: ScaleDownPolicy::Explicit, ..TWO })]
 #[case(ExplorationConfig { called: "two machines, by ordinal", start: 1, machines: 2, edits: Some(2), behind: 0, ..ORDINAL })]
