@@ -74,6 +74,8 @@ fn a_released_machine_stays_is_removed_or_is_replaced(#[case] platform: TestedPl
         // The machine of the other claim was not touched, and the new one is free.
         ensure!(machine(&pool, kept.uid()).await?.annotation(CLAIM).is_some());
         claim("next").await?;
+        // The status may not show the new machine yet.
+        pool.until(ready_replicas(2)).await?;
         pool.holds(ready_replicas(2), SETTLE).await?;
         Ok(())
     });

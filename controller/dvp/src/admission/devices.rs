@@ -31,13 +31,14 @@ pub(super) fn check_attached(pool: ReviewedPool<'_>) -> RuleResult {
         match devices.iter().filter(|device| *device == template).count() {
             1 => {}
             0 => {
+                let shown = shorten_text(template, 63);
                 return refuse_value(
                     Rule::DiskNotAttached,
-                    format!("spec.virtualDiskTemplates[{template}].name"),
+                    format!("spec.virtualDiskTemplates[{shown}].name"),
                     &Value::from(*template),
                     "no device of the machines has this disk",
                     format_args!(
-                        "add {{kind: VirtualDisk, name: {template}}} to {MACHINE}.blockDeviceRefs, \
+                        "add {{kind: VirtualDisk, name: {shown}}} to {MACHINE}.blockDeviceRefs, \
                          or remove the template"
                     ),
                 );

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use vmpool_engine::admission::count::ReplicasState;
+use vmpool_engine::admission::shorten_text;
 use vmpool_engine::model::ScaleDownPolicy;
 
 pub(super) use vmpool_platform::value::{json_at_path, json_entries, json_field, json_text};
@@ -80,7 +81,7 @@ impl<'a> ReviewedPool<'a> {
 impl<'a> ReviewedDiskTemplate<'a> {
     /// Path of a part of it; `below` begins with a dot, or is empty.
     pub(super) fn path(self, below: &str) -> String {
-        format!("spec.virtualDiskTemplates[{}]{below}", self.name)
+        format!("spec.virtualDiskTemplates[{}]{below}", shorten_text(self.name, 63))
     }
 
     pub(super) fn spec(self) -> &'a Value {
