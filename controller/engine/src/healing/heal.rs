@@ -33,7 +33,7 @@ pub(crate) fn plan_autohealing(observed: &ObservedPool<'_>, plan: &mut Plan) {
         return;
     }
     let leaving: BTreeSet<Uid> = plan.leaving().cloned().collect();
-    let targets: BTreeSet<&Uid> = pool.record.accepted().map(|target| &target.uid).collect();
+    let targets = pool.record.accepted_uids();
     let (mut due, mut replacing) = (Vec::new(), 0);
     let (mut existing, mut staying, mut replaced) = (0, 0, 0);
     for machine in observed.pool_machines() {

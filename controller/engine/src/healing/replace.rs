@@ -78,7 +78,7 @@ struct HealthCensus<'a> {
 impl<'a> HealthCensus<'a> {
     fn count(observed: &ObservedPool<'a>, healing: &HealingPolicy, leaving: &BTreeSet<Uid>) -> Self {
         let failures = &observed.memory.start_failures;
-        let targets: BTreeSet<&Uid> = observed.pool.record.accepted().map(|target| &target.uid).collect();
+        let targets = observed.pool.record.accepted_uids();
         let mut census = Self::default();
         let (mut live, mut ending, mut replaced) = (0, 0, 0);
         for machine in observed.pool_machines() {

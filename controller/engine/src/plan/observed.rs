@@ -217,7 +217,7 @@ impl<'a> ObservedPool<'a> {
 
     /// Whether more machines stay than desired. The targets of accepted removals do not stay.
     pub(crate) fn has_surplus(&self) -> bool {
-        let targets: BTreeSet<&Uid> = self.pool.record.accepted().map(|target| &target.uid).collect();
+        let targets = self.pool.record.accepted_uids();
         let stays = |machine: &&Arc<Machine>| !machine.terminating && !targets.contains(&machine.id.uid);
         self.pool_machines().filter(stays).count() > self.pool.desired
     }

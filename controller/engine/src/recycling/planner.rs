@@ -67,9 +67,7 @@ fn find_due_machines<'a>(
     disrupted: &BTreeSet<Uid>,
     plan: &mut Plan,
 ) -> Vec<DueMachine<'a>> {
-    let (pool, record) = (observed.pool, &observed.pool.record);
-    let targets: BTreeSet<&Uid> =
-        record.reserved().chain(record.accepted()).map(|target| &target.uid).collect();
+    let (pool, targets) = (observed.pool, observed.pool.record.target_uids());
     let (mut due, mut next) = (Vec::new(), None::<Duration>);
     for machine in observed.pool_machines().filter(|machine| !machine.terminating) {
         let uid = &machine.id.uid;

@@ -27,7 +27,7 @@ pub(crate) fn plan_removals<'a>(
     plan: &mut Plan,
 ) {
     let record = &observed.pool.record;
-    let accepted: BTreeSet<&Uid> = record.accepted().map(|target| &target.uid).collect();
+    let accepted = record.accepted_uids();
     // A target that is already terminating needs no deletion. `replicas` was lowered for it, so it is not
     // replaced.
     let live = observed.owned_machines().filter(|machine| !machine.terminating);

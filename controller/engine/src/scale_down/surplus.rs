@@ -1,16 +1,14 @@
 //! Machines above the desired number that the pool keeps, and what the status says about them.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::ids::Uid;
 use crate::model::{Machine, Pool, StatusContent};
 use crate::plan::observed::ObservedPool;
 use crate::status::text::machine_count_text;
 
 /// How many of the `live` machines are no targets of accepted removals.
 pub(crate) fn count_staying_machines(observed: &ObservedPool<'_>, live: usize) -> usize {
-    let named: BTreeSet<&Uid> = observed.pool.record.accepted().map(|target| &target.uid).collect();
+    let named = observed.pool.record.accepted_uids();
     let leaving = |machine: &&Arc<Machine>| !machine.terminating && named.contains(&machine.id.uid);
     live - observed.pool_machines().filter(leaving).count()
 }

@@ -4,13 +4,11 @@
 //! the machine live, so that nothing replaces a machine that is active by now.
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::state::{StandbyPhase, StandbyState};
 use crate::disks::allocation::FreeDisks;
-use crate::ids::Uid;
 use crate::model::{InstanceTransition, Machine, Naming};
 use crate::plan::action::{ApplyStage, PoolAction};
 use crate::plan::observed::ObservedPool;
@@ -87,9 +85,7 @@ fn plan_activation(
 /// The machines that can be activated, in the order of their activation. Those that rejected their last
 /// activation come last.
 fn list_candidates<'a>(observed: &'a ObservedPool<'_>) -> Vec<&'a Arc<Machine>> {
-    let record = &observed.pool.record;
-    let named: BTreeSet<&Uid> =
-        record.reserved().chain(record.accepted()).map(|target| &target.uid).collect();
+    let named = observed.pool.record.target_uids();
     let is_candidate =
         |machine: &&Arc<Machine>| can_be_activated(observed, machine) && !named.contains(&machine.id.uid);
     let mut candidates: Vec<&Arc<Machine>> = observed.standby_machines().filter(is_candidate).collect();

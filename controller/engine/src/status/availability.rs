@@ -1,9 +1,7 @@
 //! How many machines of a pool can be claimed, and how many are in use.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::ids::Uid;
 use crate::plan::observed::ObservedPool;
 use crate::protection::{CLOCK_SKEW, time_after};
 
@@ -23,9 +21,7 @@ pub struct Availability {
 impl Availability {
     /// Counts the machines.
     pub fn of(observed: &ObservedPool<'_>) -> Self {
-        let record = &observed.pool.record;
-        let targets: BTreeSet<&Uid> =
-            record.reserved().chain(record.accepted()).map(|target| &target.uid).collect();
+        let targets = observed.pool.record.target_uids();
         let mut counts = Self::default();
         for machine in observed.pool_machines().filter(|machine| !machine.terminating) {
             let protected = machine.is_protected(observed.now);

@@ -88,9 +88,19 @@ impl RemovalRecord {
         self.entries.iter().filter(|entry| entry.state == TargetState::Accepted).map(|entry| &entry.target)
     }
 
+    /// The UIDs of the targets of accepted removals.
+    pub(crate) fn accepted_uids(&self) -> BTreeSet<&Uid> {
+        self.accepted().map(|target| &target.uid).collect()
+    }
+
+    /// The UIDs of all targets, reserved or accepted.
+    pub(crate) fn target_uids(&self) -> BTreeSet<&Uid> {
+        self.entries.iter().map(|entry| &entry.target.uid).collect()
+    }
+
     /// The targets that are reserved and not accepted, each once. They count as present.
     pub fn reserved(&self) -> impl Iterator<Item = &ObjectId> {
-        let mut known: BTreeSet<&Uid> = self.accepted().map(|target| &target.uid).collect();
+        let mut known = self.accepted_uids();
         self.entries.iter().map(|entry| &entry.target).filter(move |target| known.insert(&target.uid))
     }
 
