@@ -103,6 +103,17 @@ pub(super) fn check_annotated_setting<T, E>(
     }
 }
 
+/// The setting of a pool: its field, or else its annotation. `None` without a readable value.
+pub(super) fn read_effective_setting<T, E>(
+    setting: &AnnotatedSetting<T, E>,
+    pool: KubeVirtPoolView<'_>,
+) -> Option<T> {
+    match pool.part(setting.field) {
+        Value::Null => (setting.parse_annotation)(pool.annotation(setting.annotation).as_str()?).ok(),
+        value => (setting.parse_field)(value).ok(),
+    }
+}
+
 /// Refuses to recreate machines for their images if the next machine gets the storage of the former one.
 fn check_refresh_of_preserved_storage(
     old: Option<KubeVirtPoolView<'_>>,
@@ -127,13 +138,8 @@ fn check_refresh_of_preserved_storage(
 
 /// Whether the pool recreates machines for their images, and preserves all their storage.
 fn recreates_in_vain(pool: KubeVirtPoolView<'_>) -> bool {
-    let AnnotatedSetting { field, annotation, parse_field, parse_annotation, .. } = IMAGE_REFRESH_SETTING;
-    let refresh = match pool.part(field) {
-        Value::Null => pool.annotation(annotation).as_str().and_then(|text| parse_annotation(text).ok()),
-        value => parse_field(value).ok(),
-    };
     let settings = read_pool_settings(pool.spec());
-    refresh == Some(ImageRefresh::Recreate)
+    read_effective_setting(&IMAGE_REFRESH_SETTING, pool) == Some(ImageRefresh::Recreate)
         && settings.scale_in.preservation != StatePreservation::Disabled
         && !settings.data_volume_templates.is_empty()
 }

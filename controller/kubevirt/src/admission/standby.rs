@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 use vmpool_api::kubevirt::values::StatePreservation;
-use vmpool_engine::standby::{STANDBY, STANDBY_FIELD, STANDBY_SETTING, parse_standby};
+use vmpool_engine::standby::{STANDBY, STANDBY_FIELD, STANDBY_SETTING};
 
 use super::super::standby::find_start_obstacle;
 use super::findings::Findings;
 use super::pool::KubeVirtPoolView;
 use super::rule::Rule;
-use super::settings::check_annotated_setting;
+use super::settings::{check_annotated_setting, read_effective_setting};
 
 /// The field and the annotation for standby machines, as far as they change, and what a pool with standby
 /// machines must not have.
@@ -26,29 +26,25 @@ pub(super) fn check_standby(
         findings.refuse(
             Rule::Standby,
             format!("spec.{STANDBY_FIELD}"),
-            &effective_setting(new),
+            &written_setting(new),
             obstacle,
             way_out,
         );
     }
 }
 
-/// The value of the annotation; null if it is no JSON.
-fn annotated_setting(annotation: &Value) -> Value {
-    let text = annotation.as_str().unwrap_or_default();
-    serde_json::from_str(text).unwrap_or_default()
-}
-
-/// The effective setting: the field, or else the annotation.
-fn effective_setting(pool: KubeVirtPoolView<'_>) -> Value {
+/// The effective setting as it is written: the field, or else the annotation.
+fn written_setting(pool: KubeVirtPoolView<'_>) -> Value {
     match pool.part(STANDBY_FIELD) {
-        Value::Null => annotated_setting(pool.annotation(STANDBY)),
+        Value::Null => {
+            serde_json::from_str(pool.annotation(STANDBY).as_str().unwrap_or_default()).unwrap_or_default()
+        }
         field => field.clone(),
     }
 }
 
 fn wants_standby(pool: KubeVirtPoolView<'_>) -> bool {
-    parse_standby(&effective_setting(pool)).is_ok_and(|settings| settings.replicas > 0)
+    read_effective_setting(&STANDBY_SETTING, pool).is_some_and(|settings| settings.replicas > 0)
 }
 
 /// Why the pool can have no standby machines.
