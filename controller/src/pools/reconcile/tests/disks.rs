@@ -37,6 +37,15 @@ async fn world(replicas: usize, reclaim: &Value) -> LeaderWorld {
     world
 }
 
+/// The same after the machines were removed by a scale-down, and left their disks.
+async fn world_with_free_disks(count: usize, reclaim: &Value) -> LeaderWorld {
+    let world = world(count, reclaim).await;
+    world.scale(0);
+    world.calm().await;
+    run(&world).await;
+    world
+}
+
 /// The platform runs the machines and prepares the disks.
 async fn run(world: &LeaderWorld) {
     world.run_machines();
@@ -141,10 +150,7 @@ async fn the_disk_of_a_deleted_machine_goes_to_the_next_one() {
 
 #[tokio::test]
 async fn a_disk_that_changes_during_its_claim_is_planned_again() {
-    let world = world(1, &json!({})).await;
-    world.scale(0);
-    world.calm().await;
-    run(&world).await;
+    let world = world_with_free_disks(1, &json!({})).await;
     let disk = world.disks().remove(0);
     let (server, name) = (world.server.clone(), disk["metadata"]["name"].as_str().unwrap().to_owned());
     let mut first = true;
@@ -170,10 +176,7 @@ async fn a_disk_that_changes_during_its_claim_is_planned_again() {
 
 #[tokio::test]
 async fn a_machine_whose_disk_was_allocated_slowly_is_not_created_for_an_outdated_count() {
-    let world = world(1, &json!({})).await;
-    world.scale(0);
-    world.calm().await;
-    run(&world).await;
+    let world = world_with_free_disks(1, &json!({})).await;
     world.server.intercept(|call| {
         let before = if call.is(MERGE_PATCH, "virtualdisks") { SECOND * 6 } else { Duration::ZERO };
         Conduct { before, outcome: Fate::Serve, after: Duration::ZERO }
@@ -191,10 +194,7 @@ async fn a_machine_whose_disk_was_allocated_slowly_is_not_created_for_an_outdate
 /// A free disk that a leader claimed for a machine before it exited, and the name of that machine, which was
 /// never created.
 async fn claimed_by_an_exited_leader() -> (LeaderWorld, String) {
-    let mut world = world(1, &json!({})).await;
-    world.scale(0);
-    world.calm().await;
-    run(&world).await;
+    let mut world = world_with_free_disks(1, &json!({})).await;
     world.server.intercept(|call| {
         if call.is(Verb::Create, "virtualmachines") { Fate::Unreachable } else { Fate::Serve }
     });
@@ -254,10 +254,7 @@ async fn an_allocation_to_a_released_machine_that_uses_the_disk_stays() {
 
 #[tokio::test]
 async fn a_disk_of_a_rejected_machine_is_not_tried_again_at_once() {
-    let world = world(1, &json!({})).await;
-    world.scale(0);
-    world.calm().await;
-    run(&world).await;
+    let world = world_with_free_disks(1, &json!({})).await;
     let disk = names(&world.disks()).remove(0);
     let refused = disk.clone();
     world.server.intercept(move |call| {
@@ -286,10 +283,7 @@ async fn a_disk_of_a_rejected_machine_is_not_tried_again_at_once() {
 
 #[tokio::test]
 async fn an_allocated_disk_is_not_used_after_a_few_rejections_without_its_name() {
-    let world = world(2, &json!({})).await;
-    world.scale(0);
-    world.calm().await;
-    run(&world).await;
+    let world = world_with_free_disks(2, &json!({})).await;
     let free = names(&world.disks());
     let reachable = free[0].clone();
     world.server.intercept(move |call| {
@@ -329,10 +323,7 @@ async fn an_allocated_disk_is_not_used_after_a_few_rejections_without_its_name()
 
 #[tokio::test]
 async fn a_disk_that_lost_its_labels_is_still_the_pools() {
-    let world = world(1, &json!({ "ttl": "10m" })).await;
-    world.scale(0);
-    world.calm().await;
-    run(&world).await;
+    let world = world_with_free_disks(1, &json!({ "ttl": "10m" })).await;
     let disk = names(&world.disks()).remove(0);
     world.server.edit("virtualdisks", &disk, |disk| {
         let labels = disk["metadata"]["labels"].as_object_mut().unwrap();
