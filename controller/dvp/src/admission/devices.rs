@@ -9,7 +9,7 @@ use vmpool_engine::admission::{
 
 use super::facts::{DvpAdmissionFacts, ImageId, ImageKind, NeededObjects};
 use super::rule::Rule;
-use super::view::{MACHINE, ReviewedPool, json_field, json_text};
+use super::view::{MACHINE, ReviewedPool, disk_template_path, json_field, json_text};
 
 fn is_disk(device: &Value) -> bool {
     json_text(device, "kind") == Some("VirtualDisk")
@@ -34,7 +34,7 @@ pub(super) fn check_attached(pool: ReviewedPool<'_>) -> RuleResult {
                 let shown = shorten_text(template, 63);
                 return refuse_value(
                     Rule::DiskNotAttached,
-                    format!("spec.virtualDiskTemplates[{shown}].name"),
+                    disk_template_path(template, ".name"),
                     &Value::from(*template),
                     "no device of the machines has this disk",
                     format_args!(

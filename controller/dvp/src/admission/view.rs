@@ -78,10 +78,16 @@ impl<'a> ReviewedPool<'a> {
     }
 }
 
+/// Path of a part of the disk template with this name; `below` begins with a dot, or is empty.
+pub(super) fn disk_template_path(name: &str, below: &str) -> String {
+    // A valid name has at most 63 characters.
+    format!("spec.virtualDiskTemplates[{}]{below}", shorten_text(name, 63))
+}
+
 impl<'a> ReviewedDiskTemplate<'a> {
     /// Path of a part of it; `below` begins with a dot, or is empty.
     pub(super) fn path(self, below: &str) -> String {
-        format!("spec.virtualDiskTemplates[{}]{below}", shorten_text(self.name, 63))
+        disk_template_path(self.name, below)
     }
 
     pub(super) fn spec(self) -> &'a Value {

@@ -207,11 +207,10 @@ impl Losses {
         if !self.is_stopped(limit) {
             return Allowance::Unlimited;
         }
-        if let Some((_, created)) = &self.trial {
-            return Allowance::Stopped((*created + TRIAL_KEPT).saturating_sub(uptime).max(SOON));
+        if let Some(left) = self.next_kept(uptime) {
+            return Allowance::Stopped(left);
         }
-        let since = uptime.saturating_sub(self.at);
-        let left = RETRY.saturating_sub(since);
+        let left = self.remaining_retry_delay(uptime);
         let is_at_birth = self.last.as_ref().is_some_and(|last| last.kind == LossKind::AtBirth);
         if self.is_retried {
             return Allowance::Trial(Rehearsal::IfSupported);
@@ -233,8 +232,13 @@ impl Losses {
         if !self.is_stopped(limit) {
             return None;
         }
-        let since_loss = RETRY.saturating_sub(uptime.saturating_sub(self.at));
-        Some(self.next_kept(uptime).unwrap_or_default().max(since_loss)).filter(|left| !left.is_zero())
+        let of_trial = self.next_kept(uptime).unwrap_or_default();
+        Some(of_trial.max(self.remaining_retry_delay(uptime))).filter(|left| !left.is_zero())
+    }
+
+    /// Time from now until [`RETRY`] has passed since the last loss.
+    fn remaining_retry_delay(&self, uptime: Duration) -> Duration {
+        RETRY.saturating_sub(uptime.saturating_sub(self.at))
     }
 
     /// Whether the pool creates no objects, or only one as a trial.

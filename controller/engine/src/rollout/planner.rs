@@ -188,8 +188,9 @@ fn update_outdated_machines<'a>(
             continue;
         }
         // A drained machine still serves, and others may have become unavailable since its drain began.
-        let uses_budget = stops_guest && !needs_no_budget(observed, machine);
-        if uses_budget && !progress.is_disrupted(observed, machine) {
+        let stops_service =
+            stops_guest && !needs_no_budget(observed, machine) && !progress.is_disrupted(observed, machine);
+        if stops_service {
             if stoppable == 0 {
                 continue;
             }
