@@ -7,7 +7,7 @@ use crate::image_refresh::{DiskContent, DiskContents, ImageRefresh, format_disk_
 use crate::model::{Lifetime, Machine, Pool};
 
 /// What the images of a pool lead to at one version of the pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ModelImages {
     /// What a machine records that is created at this version.
     pub(super) record: Option<Arc<str>>,
@@ -38,4 +38,17 @@ pub(super) fn contents_after(pool: &Pool, changes: usize, created: Duration) -> 
         (name.clone(), content)
     };
     ephemeral.map(|template| content(&template.name)).collect()
+}
+
+/// Makes the pool replace machines for its images, which lead to the first of two contents.
+pub(super) fn follow_images(pool: &mut Pool) {
+    pool.image_refresh = ImageRefresh::Recreate;
+    pool.disk_contents = contents_after(pool, 0, Duration::ZERO);
+}
+
+/// Makes the images of the pool lead to the other one of two contents, which is as old as the first one.
+pub(super) fn exchange_contents(pool: &mut Pool) {
+    let first = contents_after(pool, 0, Duration::ZERO);
+    let is_first = pool.disk_contents == first;
+    pool.disk_contents = if is_first { contents_after(pool, 1, Duration::ZERO) } else { first };
 }

@@ -75,12 +75,14 @@ impl Api {
         });
     }
 
-    /// Whether a request, or a limit that the pool had at any time, is a cause to replace the machine.
-    fn has_recycle_cause(&self, machine: &Machine) -> bool {
+    /// Whether a request, or a limit or an image that the pool had since this basis, is a cause to replace the
+    /// machine.
+    fn has_recycle_cause(&self, machine: &Machine, basis: RequestBasis) -> bool {
         let requested = machine.recycling.as_ref().and_then(|facts| facts.requested);
         let age = self.timestamp().duration_since(machine.created).unsigned_abs();
-        let mut limits = self.history.iter().map(PoolHistoryEntry::recycle);
-        self.history.iter().any(|entry| entry.images().replaces(machine))
+        let since = &self.history[basis.pool..];
+        let mut limits = since.iter().map(PoolHistoryEntry::recycle);
+        since.iter().any(|entry| entry.images().replaces(machine))
             || requested.is_some_and(|requested| requested > machine.created)
             || limits.any(|limits| {
                 let claims = limits.max_claims.is_some_and(|most| machine.claims() >= most);
@@ -112,7 +114,7 @@ impl Api {
         })?;
         self.check_drained(&machine)?;
         let is_released = machine.draining.as_deref().is_some_and(Draining::is_released_by_owner);
-        check_invariant(is_released || self.has_recycle_cause(&machine), || {
+        check_invariant(is_released || self.has_recycle_cause(&machine, basis), || {
             format!("I1: {id} is replaced, and neither a request, a limit nor a hook is the cause")
         })?;
         check_invariant(!machine.is_protected(self.timestamp()), || {

@@ -26,6 +26,8 @@ pub(super) struct ExploredUserActions {
     pub(super) fail: bool,
     /// They request the replacement of machines.
     pub(super) recycle: bool,
+    /// They change the content of the images of disks, and change it back. The pool follows its images.
+    pub(super) image: bool,
     /// They change the number of standby machines, and start stopped ones.
     pub(super) standby: bool,
     /// They delete the pool.

@@ -1,7 +1,7 @@
 //! I8: every state converges without faults and actions of users.
 
 #[expect(clippy::disallowed_types, reason = "states are looked up, never walked")]
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use super::super::api::{BrokenInvariant, check_invariant};
 use super::key;
@@ -12,25 +12,34 @@ use crate::model::Uid;
 /// Maximum number of moves until convergence.
 const PATIENCE: usize = 400;
 
+/// States that are known to converge, and whether they have.
+#[derive(Default)]
+pub(super) struct ConvergingStates {
+    #[expect(clippy::disallowed_types, reason = "looked up, never walked")]
+    known: HashMap<u128, bool>,
+}
+
 /// Lets all components work until nothing changes. Returns whether the state had already converged.
-#[expect(clippy::disallowed_types, reason = "states are looked up, never walked")]
 pub(super) fn comes_to_rest(
     state: &ExploredState,
-    restful: &mut HashSet<u128>,
+    states: &mut ConvergingStates,
 ) -> Result<bool, BrokenInvariant> {
     let mut state = state.clone();
     let mut way = Vec::new();
     for _ in 0..PATIENCE {
         let here = key::state_key(&state);
-        if restful.contains(&here) {
-            restful.extend(way);
-            return Ok(false);
+        if let Some(&has_converged) = states.known.get(&here) {
+            let is_first = way.is_empty();
+            states.known.extend(way.into_iter().map(|before| (before, false)));
+            return Ok(is_first && has_converged);
+        }
+        if next_convergence_move(&mut state)?.is_none() {
+            states.known.insert(here, true);
+            let is_first = way.is_empty();
+            states.known.extend(way.into_iter().map(|before| (before, false)));
+            return Ok(is_first);
         }
         way.push(here);
-        if next_convergence_move(&mut state)?.is_none() {
-            restful.extend(way.iter().copied());
-            return Ok(way.len() == 1);
-        }
     }
     Err("I8: the world does not come to rest".into())
 }

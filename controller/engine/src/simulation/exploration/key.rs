@@ -74,6 +74,7 @@ fn write_pool_state(out: &mut String, state: &ExploredState) {
         write_debug_line(out, "storage", &state.world.api.storage.owners);
     }
     write_debug_line(out, "standby", &pool.standby);
+    write_debug_line(out, "images", &pool.disk_contents);
     write_debug_line(out, "block", &pool.name_block);
     write_debug_line(out, "record", &pool.record);
     write_debug_line(out, "revisions", &(&state.world.api.revisions.stored, &state.world.api.revisions.lost));
@@ -146,6 +147,7 @@ fn relevant_basis(api: &Api, basis: RequestBasis) -> impl Debug + use<> {
     let most = since.iter().map(super::super::api::PoolHistoryEntry::desired).max();
     let standby = since.iter().map(super::super::api::PoolHistoryEntry::standby);
     let standby = (standby.clone().max(), standby.take(1).next(), basis.activating);
+    let images: BTreeSet<_> = since.iter().map(|wanted| wanted.images().clone()).collect();
     let blocks: Vec<String> = since.iter().map(|wanted| format!("{:?}", wanted.name_block())).collect();
     let blocks: BTreeSet<String> = blocks.into_iter().collect();
     let after = |positions: &[usize]| positions.iter().filter(|at| **at >= basis.seen).count();
@@ -163,7 +165,7 @@ fn relevant_basis(api: &Api, basis: RequestBasis) -> impl Debug + use<> {
         .filter(|(request, at)| **at > basis.planned && api.pool.record.requests().contains(*request))
         .map(|(request, _)| request.clone())
         .collect();
-    (basis.current, counts, first, (most, standby), blocks, removals, reserved_later)
+    (basis.current, counts, first, (most, standby, images), blocks, removals, reserved_later)
 }
 
 fn write_requests_in_flight(out: &mut String, state: &ExploredState) {

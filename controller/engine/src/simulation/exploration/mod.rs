@@ -15,11 +15,12 @@ mod key;
 mod moves;
 
 #[expect(clippy::disallowed_types, reason = "states are looked up, never walked")]
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 
 use super::api::BrokenInvariant;
 use config::{ExplorationConfig, ExploredUserActions, FreeDiskDeletion};
+use convergence::ConvergingStates;
 use moves::{ExploredState, Move};
 
 /// The result of a search.
@@ -51,9 +52,7 @@ struct Search {
     #[expect(clippy::disallowed_types, reason = "looked up, never walked")]
     visited: HashMap<u128, u32>,
     origins: Vec<Option<Origin>>,
-    /// States that are known to converge.
-    #[expect(clippy::disallowed_types, reason = "looked up, never walked")]
-    restful: HashSet<u128>,
+    converging: ConvergingStates,
     settled: usize,
     transitions: usize,
 }
@@ -67,7 +66,7 @@ fn explore_states(small: &ExplorationConfig, limit: usize) -> Result<Exploration
     let mut search = Search {
         visited: [(key::state_key(&first), 0)].into(),
         origins: vec![None],
-        restful: std::iter::empty().collect(),
+        converging: ConvergingStates::default(),
         settled: 0,
         transitions: 0,
     };
@@ -100,7 +99,8 @@ impl Search {
         id: u32,
         next: &mut Vec<(ExploredState, u32)>,
     ) -> Result<(), (BrokenInvariant, Option<Move>)> {
-        let rest = convergence::comes_to_rest(state, &mut self.restful).map_err(|broken| (broken, None))?;
+        let rest =
+            convergence::comes_to_rest(state, &mut self.converging).map_err(|broken| (broken, None))?;
         self.settled += usize::from(rest);
         for step in moves::possible_moves(state) {
             let after = state.after(step).map_err(|broken| (broken, Some(step)))?;

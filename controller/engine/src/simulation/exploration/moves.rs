@@ -6,6 +6,7 @@ use super::super::api::{Api, BrokenInvariant, check_invariant};
 use super::super::controller::RequestDelivery;
 use super::super::healing::HEALING;
 use super::super::hooks::HookStep;
+use super::super::images::{exchange_contents, follow_images};
 use super::super::instances::{can_finish, enable_instances};
 use super::super::step::SimulationStep;
 use super::super::world::EngineSimulation;
@@ -56,6 +57,8 @@ pub(super) enum Move {
     /// The guest or the node of a machine fails.
     Fail(usize),
     Recycle(usize),
+    /// The images of disks get their other content.
+    ChangeImages,
     /// The platform starts a standby machine that warms up.
     WarmUp(usize),
     /// A standby machine has stopped, or a client starts or stops it.
@@ -88,6 +91,9 @@ impl ExploredState {
             template
         }));
         pool.standby = small.standby.map(|warm_up| standby_settings(1, warm_up));
+        if small.users.image {
+            follow_images(&mut pool);
+        }
         if let Some(changes) = small.instances {
             enable_instances(&mut pool, changes);
         }
@@ -166,6 +172,7 @@ impl ExploredState {
             | Move::Hook(..)
             | Move::Fail(_)
             | Move::Recycle(_)
+            | Move::ChangeImages
             | Move::Standby(_)
             | Move::End => {
                 self.edits = self.edits.map(|edits| edits - 1);
@@ -275,6 +282,7 @@ impl ExploredState {
                 let id = live_machines(&world.api)[which].clone();
                 world.api.request_replacement(&id);
             }
+            Move::ChangeImages => world.api.edit_pool(exchange_contents),
             Move::Standby(replicas) => world.api.edit_pool(|pool| {
                 pool.standby = pool.standby.map(|settings| standby_settings(replicas, settings.warm_up));
             }),
@@ -451,6 +459,9 @@ pub(super) fn possible_moves(state: &ExploredState) -> Vec<Move> {
     }
     if users.recycle {
         moves.extend((0..live).map(Move::Recycle));
+    }
+    if users.image {
+        moves.push(Move::ChangeImages);
     }
     if users.standby {
         let wanted = api.pool.standby.map_or(0, |settings| settings.replicas);

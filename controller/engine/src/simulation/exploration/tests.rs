@@ -21,6 +21,7 @@ const NONE: ExploredUserActions = ExploredUserActions {
     hook: false,
     fail: false,
     recycle: false,
+    image: false,
     standby: false,
     end: false,
 };
@@ -42,6 +43,9 @@ const HOOK: ExploredUserActions = ExploredUserActions { scale: true, hook: true,
 const FAIL: ExploredUserActions = ExploredUserActions { scale: true, fail: true, ..NONE };
 /// Users that request the replacement of machines, and change the number of replicas.
 const RECYCLE: ExploredUserActions = ExploredUserActions { scale: true, recycle: true, ..NONE };
+
+/// Users that change the content of images, and the number of replicas.
+const IMAGE: ExploredUserActions = ExploredUserActions { scale: true, image: true, ..NONE };
 
 /// Users that change the number of standby machines, start them, and change the number of replicas.
 const STANDBY: ExploredUserActions = ExploredUserActions { scale: true, standby: true, ..NONE };
@@ -123,6 +127,10 @@ const FEW: usize = 20_000;
 #[case(ExplorationConfig { called: "one machine fails twice", start: 1, users: ExploredUserActions { scale: false, ..FAIL }, edits: Some(2), faults: 0, behind: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one machine is replaced on request", start: 1, users: RECYCLE, edits: Some(2), faults: 0, behind: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one machine with a hook is replaced", start: 1, users: ExploredUserActions { hook: true, recycle: true, ..NONE }, edits: Some(3), faults: 0, behind: 0, ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine is replaced for its image", start: 1, users: IMAGE, behind: 0, ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine is replaced for its image, late", start: 1, users: IMAGE, edits: Some(2), faults: 0, ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine with a hook is replaced for its image", start: 1, users: ExploredUserActions { hook: true, image: true, ..NONE }, edits: Some(3), faults: 0, behind: 0, ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine is replaced for its image or for another template", start: 1, users: ExploredUserActions { image: true, ..REVISE }, edits: Some(2), faults: 0, behind: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one standby machine is activated", standby: Some(WarmUp::None), behind: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one standby machine is activated, late", standby: Some(WarmUp::None), faults: 0, ..SMALLEST })]
 #[case(ExplorationConfig { called: "one standby machine warms up", standby: Some(WarmUp::FirstReady), users: STANDBY, faults: 0, behind: 0, ..SMALLEST })]
@@ -164,6 +172,10 @@ fn all_states_of_a_small_configuration_keep_the_invariants_and_converge(#[case] 
 #[case(ExplorationConfig { called: "two machines, failing", start: 2, users: FAIL, ..TWO })]
 #[case(ExplorationConfig { called: "two machines, failing, protected", start: 2, users: ExploredUserActions { protect: true, ..FAIL }, edits: Some(3), faults: 0, ..TWO })]
 #[case(ExplorationConfig { called: "two machines, failing, hooks", start: 2, users: ExploredUserActions { fail: true, ..HOOK }, edits: Some(3), faults: 0, ..TWO })]
+#[case(ExplorationConfig { called: "two machines, images", start: 2, users: IMAGE, edits: Some(3), ..TWO })]
+#[case(ExplorationConfig { called: "two machines, images, template, hooks", start: 2, users: ExploredUserActions { image: true, revise: true, ..HOOK }, edits: Some(3), ..TWO })]
+#[case(ExplorationConfig { called: "two machines, images, protected", start: 2, users: ExploredUserActions { image: true, ..PROTECT }, faults: 0, ..TWO })]
+#[case(ExplorationConfig { called: "two machines, images, standby", standby: Some(WarmUp::None), users: ExploredUserActions { image: true, ..STANDBY }, ..TWO })]
 #[case(ExplorationConfig { called: "two machines, standby", standby: Some(WarmUp::FirstReady), users: STANDBY, edits: Some(3), ..TWO })]
 #[case(ExplorationConfig { called: "two machines, standby, late", standby: Some(WarmUp::None), users: STANDBY, behind: 1, ..TWO })]
 #[case(ExplorationConfig { called: "two machines, standby, removed", standby: Some(WarmUp::None), users: ExploredUserActions { standby: true, ..REMOVE }, ..TWO })]
