@@ -19,7 +19,7 @@ const fn entry(key: &'static str, unit: &'static str, meaning: &'static str) -> 
 }
 
 /// Figures of one large pool.
-pub(crate) const ONE: &[FigureDescription] = &[
+const ONE: &[FigureDescription] = &[
     entry("machines", "", "Machines of the pool."),
     entry(
         "raw_seconds",
@@ -135,7 +135,7 @@ pub(crate) const ONE: &[FigureDescription] = &[
 ];
 
 /// Figures of many pools.
-pub(crate) const MANY: &[FigureDescription] = &[
+const MANY: &[FigureDescription] = &[
     entry("pools", "", "Pools."),
     entry("machines_per_pool", "", "Machines of each pool."),
     entry("fill_seconds", "s", "From the first pool's creation until all machines and disks exist."),
@@ -169,7 +169,7 @@ pub(crate) const MANY: &[FigureDescription] = &[
 ];
 
 /// Figures of many disk images.
-pub(crate) const IMAGES: &[FigureDescription] = &[
+const IMAGES: &[FigureDescription] = &[
     entry("images", "", "Disk images."),
     entry("references_per_image", "", "Stopped machines that clone each image."),
     entry(
@@ -218,7 +218,71 @@ pub(crate) const IMAGES: &[FigureDescription] = &[
     ),
 ];
 
+/// Figures of the life cycle.
+const LIFE_CYCLE: &[FigureDescription] = &[
+    entry(
+        "standby_machines",
+        "",
+        "Standby machines that are activated, and machines that are created beside them: a tenth of MACHINES.",
+    ),
+    entry(
+        "created_seconds",
+        "s",
+        "Without standby machines: from the scale request until the last object exists.",
+    ),
+    entry(
+        "created_objects_per_second",
+        "1/s",
+        "Machines and disks that were created per second of `created_seconds`.",
+    ),
+    entry(
+        "activated_seconds",
+        "s",
+        "With as many stopped standby machines: from the scale request until the last one is active.",
+    ),
+    entry(
+        "activated_objects_per_second",
+        "1/s",
+        "Machines that were changed per second of `activated_seconds`.",
+    ),
+    entry(
+        "writes_per_activation",
+        "",
+        "Writes of machines during that time and until requests stop, without creates.",
+    ),
+    entry("refreshed_machines", "", "Machines whose image changes."),
+    entry(
+        "refreshed_seconds",
+        "s",
+        "With the simulator: from the change of the image until all machines are ready with disks from its new content. It includes the minute for which the image must stay as it is.",
+    ),
+    entry(
+        "refreshed_least_ready",
+        "",
+        "The least number of ready machines during that time, as a watch of machines shows it.",
+    ),
+    entry(
+        "refreshed_cpu_seconds_per_1000",
+        "s",
+        "Processor time of the controller's process from the change of the image until requests stop, per 1000 machines.",
+    ),
+    entry("aged_machines", "", "Machines that get a lifetime: ten times MACHINES."),
+    entry(
+        "rest_cpu_share",
+        "cores",
+        "Processor time of the controller's process during SETTLE in the settled state, per second, without a lifetime.",
+    ),
+    entry("aged_rest_cpu_share", "cores", "The same with a lifetime of 168 hours."),
+    entry("aged_settled_requests", "", "`settled_requests` with the lifetime."),
+    entry("aged_rss_mib", "MiB", "Resident memory of the controller's process with the lifetime."),
+];
+
+/// The figures of all kinds of runs.
+pub(crate) fn all_figures() -> impl Iterator<Item = &'static FigureDescription> {
+    [ONE, MANY, IMAGES, LIFE_CYCLE].into_iter().flatten()
+}
+
 /// The figure with this name.
 pub(crate) fn find_figure(key: &str) -> Option<&'static FigureDescription> {
-    ONE.iter().chain(MANY).chain(IMAGES).find(|entry| entry.key == key)
+    all_figures().find(|entry| entry.key == key)
 }

@@ -70,6 +70,11 @@ impl Lab {
                 controller_args.push(format!("--disk-image-{flag}={images}"));
             }
         }
+        if options.life_cycle {
+            let gates = ["StandbyMachines=true", "ImageRefresh=true"];
+            chart = Chart::render(&gates.map(|gate| format!("featureGates.{gate}"))).await?;
+            controller_args.push(format!("--feature-gates=VirtualMachinePool=true,{}", gates.join(",")));
+        }
         let cluster = ControlPlane::start(cluster).await?;
         let accounts = install_without_simulator(&chart, &cluster).await?;
         controller_args.extend(options.controller_args());
@@ -123,6 +128,18 @@ impl Lab {
         Ok(serde_json::to_value(created.with_context(|| format!("creating pool {namespace}/{name}"))?)?)
     }
 
+    /// Creates the pool with some fields of its spec replaced. It has no machines.
+    pub(crate) async fn pool_with(&self, namespace: &str, fields: &[(&str, Value)]) -> anyhow::Result<()> {
+        let mut pool = manifest::dvp_pool(POOL, 0, self.disks);
+        for (field, value) in fields {
+            pool["spec"][*field] = value.clone();
+        }
+        let pool: DynamicObject = serde_json::from_value(pool)?;
+        let created = self.pools(namespace).create(&PostParams::default(), &pool).await;
+        created.with_context(|| format!("creating pool {namespace}/{POOL}"))?;
+        Ok(())
+    }
+
     /// The pools of a namespace.
     pub(crate) fn pools(&self, namespace: &str) -> Api<DynamicObject> {
         self.platform.api(TestedKind::Pool, self.cluster.admin(), namespace)
@@ -147,9 +164,24 @@ impl Lab {
         Ok(ControllerProgram::start(&self.cluster, options).await?)
     }
 
+    /// Disks of each machine.
+    pub(crate) fn disks(&self) -> usize {
+        self.disks
+    }
+
     /// Counts the objects of a kind.
     pub(crate) async fn tally(&self, kind: TestedKind, namespace: &str) -> anyhow::Result<ObjectCounter> {
         ObjectCounter::start(self.cluster.admin(), self.platform.resource(kind), namespace).await
+    }
+
+    /// Counts the machines of which `is_counted` is true.
+    pub(crate) async fn tally_of_machines(
+        &self,
+        namespace: &str,
+        is_counted: impl Fn(&DynamicObject) -> bool + Send + 'static,
+    ) -> anyhow::Result<ObjectCounter> {
+        let resource = self.platform.resource(TestedKind::Machine);
+        ObjectCounter::start_where(self.cluster.admin(), resource, namespace, is_counted).await
     }
 
     /// Counts the objects that are created last, and returns their number for this number of machines. A disk

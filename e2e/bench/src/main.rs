@@ -6,6 +6,7 @@ mod converge;
 mod failover;
 mod images;
 mod lab;
+mod life_cycle;
 mod load;
 mod manifest;
 mod many;
@@ -61,10 +62,12 @@ async fn bench(options: &BenchOptions, report: &mut BenchReport) -> anyhow::Resu
         !is_kubevirt || options.pools.is_none(),
         "many pools are measured with PLATFORM=dvp only"
     );
+    anyhow::ensure!(!is_kubevirt || !options.life_cycle, "the life cycle is measured with PLATFORM=dvp only");
     anyhow::ensure!(is_kubevirt || !options.types, "instance types are measured with PLATFORM=kubevirt only");
     let lab = Lab::start(options).await?;
     let measured = match (options.images, options.pools) {
         (Some(count), _) => images::measure_disk_images(&lab, count, options, report).await,
+        (None, None) if options.life_cycle => life_cycle::measure_life_cycle(&lab, options, report).await,
         (None, None) if is_kubevirt => one::measure_one_pool::<KubeVirt>(&lab, options, report).await,
         (None, None) => one::measure_one_pool::<Dvp>(&lab, options, report).await,
         (None, Some(pools)) => many::measure_many_pools(&lab, pools, options, report).await,

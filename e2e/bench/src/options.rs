@@ -16,6 +16,9 @@ use vmpool_invariants::platform::TestedPlatform;
 /// With --pools: many pools, with changes at a steady rate. The benchmark measures how long each change takes
 /// to show in its pool's status. The figures are written to target/bench/pools.json.
 ///
+/// With --life-cycle: what replaces and activates machines costs. The figures are written to
+/// target/bench/life-cycle.json.
+///
 /// With --images: many disk images, each with some references. The figures are written to
 /// target/bench/images.json.
 ///
@@ -84,6 +87,10 @@ pub(crate) struct BenchOptions {
     #[arg(long, env = "REFERENCES", value_name = "COUNT", default_value_t = 10, requires = "images")]
     pub(crate) references: usize,
 
+    /// Measure standby machines, image refresh and lifetimes instead of the creation of one large pool
+    #[arg(long, env = "LIFE_CYCLE", value_parser = FalseyValueParser::new(), conflicts_with_all = ["pools", "images", "types"])]
+    pub(crate) life_cycle: bool,
+
     /// Additional flags for the controller, separated by spaces
     #[arg(
         long,
@@ -119,6 +126,9 @@ impl BenchOptions {
     pub(crate) fn file(&self) -> &'static str {
         if self.images.is_some() {
             return "images.json";
+        }
+        if self.life_cycle {
+            return "life-cycle.json";
         }
         match (self.platform, self.pools) {
             (TestedPlatform::Dvp, None) => "latest.json",

@@ -23,10 +23,7 @@ fn rows<'a>(page: &'a str, header: &str) -> Vec<&'a str> {
 fn the_page_has_the_same_tables() {
     let page = page();
     let unit = |entry: &FigureDescription| if entry.unit.is_empty() { "–" } else { entry.unit };
-    let expected: Vec<String> = ONE
-        .iter()
-        .chain(MANY)
-        .chain(IMAGES)
+    let expected: Vec<String> = all_figures()
         .map(|entry| format!("| `{}` | {} | {} |", entry.key, unit(entry), entry.meaning))
         .collect();
     assert_eq!(rows(&page, "| Figure | Unit | Meaning |"), expected);
@@ -34,8 +31,8 @@ fn the_page_has_the_same_tables() {
 
 #[test]
 fn names_of_figures_are_unique() {
-    let names: BTreeSet<&str> = ONE.iter().chain(MANY).chain(IMAGES).map(|entry| entry.key).collect();
-    assert_eq!(names.len(), ONE.len() + MANY.len() + IMAGES.len());
+    let names: BTreeSet<&str> = all_figures().map(|entry| entry.key).collect();
+    assert_eq!(names.len(), all_figures().count());
 }
 
 #[test]
