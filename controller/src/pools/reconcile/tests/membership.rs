@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{count_patches, is_patch};
-use crate::testing::{Call, Fate, LeaderWorld, Refusal, Verb, machine_names};
+use crate::testing::{Call, Conduct, Fate, LeaderWorld, Refusal, Verb, machine_names};
 
 const MACHINES: &str = "virtualmachines";
 
@@ -89,17 +89,19 @@ async fn a_rejected_label_does_not_delay_creates() {
     assert_eq!(world.condition("ReplicaFailure").unwrap()["reason"], "FailedRepair");
 }
 
+/// Removes the owner references of all machines.
+fn take_machines(world: &LeaderWorld) {
+    for machine in world.machines() {
+        let name = machine["metadata"]["name"].as_str().unwrap().to_owned();
+        world.server.edit(MACHINES, &name, |machine| machine["metadata"]["ownerReferences"] = json!([]));
+    }
+}
+
 /// The response to the last create came too late, so its failure is the last one of a write. The machine was
 /// created, and taken away.
 #[tokio::test]
 async fn the_reason_of_a_stopped_pool_is_not_that_of_an_earlier_write() {
     let world = LeaderWorld::with_pool(2).await;
-    let take_machines = |world: &LeaderWorld| {
-        for machine in world.machines() {
-            let name = machine["metadata"]["name"].as_str().unwrap().to_owned();
-            world.server.edit(MACHINES, &name, |machine| machine["metadata"]["ownerReferences"] = json!([]));
-        }
-    };
     let creates = Arc::new(AtomicUsize::new(0));
     let sent = creates.clone();
     world.server.intercept(move |call| match call.is(Verb::Create, MACHINES) {
@@ -115,4 +117,34 @@ async fn the_reason_of_a_stopped_pool_is_not_that_of_an_earlier_write() {
     world.advance(Duration::from_mins(1)).await;
     let failure = world.condition("ReplicaFailure").unwrap();
     assert_eq!(failure["reason"], "MachineLost", "{failure}");
+}
+
+#[tokio::test]
+async fn a_machine_whose_dry_run_was_slow_is_not_created_for_an_outdated_count() {
+    let world = LeaderWorld::with_pool(1).await;
+    for _ in 0..10 {
+        take_machines(&world);
+        world.advance(Duration::from_secs(20)).await;
+    }
+    assert_eq!(world.condition("ReplicaFailure").unwrap()["reason"], "MachineLost");
+    let began = Arc::new(AtomicUsize::new(0));
+    let dry_runs = began.clone();
+    world.server.intercept(move |call| {
+        let is_slow = call.is(Verb::Create, MACHINES) && call.is_dry();
+        dry_runs.fetch_add(usize::from(is_slow), Ordering::Relaxed);
+        let before = if is_slow { Duration::from_secs(6) } else { Duration::ZERO };
+        Conduct { before, outcome: Fate::Serve, after: Duration::ZERO }
+    });
+    for _ in 0..1000 {
+        if began.load(Ordering::Relaxed) == 1 {
+            break;
+        }
+        world.advance(Duration::from_secs(1)).await;
+    }
+    assert_eq!(began.load(Ordering::Relaxed), 1, "the pool tries one machine after a while");
+    world.scale(0);
+    world.server.take_log();
+    world.advance(Duration::from_mins(1)).await;
+    let created = |call: &Call| call.is(Verb::Create, MACHINES) && !call.is_dry();
+    assert!(!world.server.take_log().iter().any(created));
 }
