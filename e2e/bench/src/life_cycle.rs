@@ -89,7 +89,10 @@ async fn measure_activation(
     let namespace = "activated";
     let controller = start_warm_controller(lab, namespace).await?;
     let of_standby = |machine: &DynamicObject| machine.labels().get(STANDBY).cloned();
-    let is_stopped = move |machine: &DynamicObject| of_standby(machine).as_deref() == Some("stopped");
+    // The label is written with the request to stop.
+    let is_stopped = move |machine: &DynamicObject| {
+        of_standby(machine).as_deref() == Some("stopped") && machine.data["status"]["phase"] == "Stopped"
+    };
     let mut stopped = lab.tally_of_machines(namespace, is_stopped).await?;
     let mut active = lab.tally_of_machines(namespace, move |machine| of_standby(machine).is_none()).await?;
     let standby = json!({ "replicas": count, "warmUpDelay": "0s" });
@@ -106,6 +109,7 @@ async fn measure_activation(
     // Other standby machines are created in their place.
     let requests = lab.quiet().await?.since(&before).only(|key| is_write_of(key, TestedKind::Machine));
     let patches = requests.only(|key| key.verb != "POST").total();
+    ensure!(patches >= u64::try_from(count)?, "only {patches} of {count} standby machines were activated");
     let once = Some(Limit::AtMost(1.0));
     report.demand("writes_per_activation", count_as_f64(patches) / as_f64(count), once, once);
     simulator.resume()?;

@@ -40,6 +40,7 @@ mod edits;
 pub mod exhaustive;
 pub mod fault;
 pub mod fault_injector;
+mod golden_image;
 pub mod instance;
 pub mod manifest;
 pub mod manifest_kubevirt;

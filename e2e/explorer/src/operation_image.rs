@@ -324,7 +324,7 @@ async fn lose_labels(world: &mut SimulatedWorld, (resource, field): (&str, &str)
 }
 
 /// The disks of the pool get another source.
-async fn use_in_pool(world: &mut SimulatedWorld, image: Option<&'static str>) {
+pub(crate) async fn use_in_pool(world: &mut SimulatedWorld, image: Option<&'static str>) {
     let Some(pool) = stored_pool(world) else { return };
     let pointer = "/spec/virtualMachineTemplate/spec/dataVolumeTemplates";
     let Some(Value::Array(mut templates)) = pool.pointer(pointer).cloned() else { return };

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_model::{PatchKind, Verb};
 
+use crate::golden_image::{change_golden_image, clone_golden_image};
 use crate::manifest::POOL;
 use crate::requests::patch_machine;
 use crate::world::SimulatedWorld;
@@ -27,9 +29,10 @@ pub enum RecyclingOperation {
     LimitClaims(u32),
     /// No machine is replaced because of its age or its claims.
     RemoveLimits,
-    /// The pool replaces machines whose image has other content.
+    /// The pool replaces machines whose image has other content. On KubeVirt, its disks become clones of an
+    /// image.
     FollowImage,
-    /// The image of the pool gets other content. Only with DVP.
+    /// The image of the pool gets other content.
     ReplaceImage,
 }
 
@@ -46,8 +49,16 @@ impl RecyclingOperation {
             Self::LimitLifetime => set_limits(world, json!({ "maxLifetime": "10m" })).await,
             Self::LimitClaims(most) => set_limits(world, json!({ "maxClaims": most })).await,
             Self::RemoveLimits => set_limits(world, Value::Null).await,
-            Self::FollowImage => annotate_pool(world, IMAGE_REFRESH, json!("Recreate")).await,
-            Self::ReplaceImage => world.replace_image().await,
+            Self::FollowImage => {
+                if world.platform() == TestedPlatform::KubeVirt {
+                    clone_golden_image(world).await;
+                }
+                annotate_pool(world, IMAGE_REFRESH, json!("Recreate")).await;
+            }
+            Self::ReplaceImage => match world.platform() {
+                TestedPlatform::Dvp => world.replace_image().await,
+                TestedPlatform::KubeVirt => change_golden_image(world).await,
+            },
         }
     }
 }

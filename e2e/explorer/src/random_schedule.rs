@@ -94,7 +94,7 @@ const WITH_RECYCLING: u64 = 250;
 /// Length of the pause in milliseconds after which machines are too old.
 const LIFETIME: u64 = 601_000;
 
-/// Of 1000 schedules of DVP, this many have a pool whose image gets other content.
+/// Of 1000 schedules without disk images, this many have a pool whose image gets other content.
 const WITH_IMAGE_REFRESH: u64 = 150;
 /// Length of the pause in milliseconds after which the content of an image counts.
 const SETTLING: u64 = 61_000;
@@ -175,7 +175,7 @@ impl Schedule {
         }
         with_recycling(seed, &mut steps);
         if options.image_refresh {
-            with_image_refresh(seed, &mut steps);
+            with_image_refresh(platform, seed, &mut steps);
         }
         with_slow_admission(seed, &mut steps);
         with_lost_nodes(&options, &mut steps);
@@ -274,14 +274,25 @@ fn with_recycling(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
 }
 
 fn has_image_refresh(platform: TestedPlatform, seed: u64) -> bool {
-    platform == TestedPlatform::Dvp && SeededRandom::new(seed ^ 0x13a6).per_mille(WITH_IMAGE_REFRESH)
+    !has_images(platform, seed) && SeededRandom::new(seed ^ 0x13a6).per_mille(WITH_IMAGE_REFRESH)
 }
 
 /// Adds changes of the image that the pool follows. Decided apart from the other decisions, so that the other
 /// steps stay the same.
-fn with_image_refresh(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
+fn with_image_refresh(platform: TestedPlatform, seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0x13a7);
-    let first = place(&random, 1, steps);
+    let first = match platform {
+        TestedPlatform::Dvp => place(&random, 1, steps),
+        TestedPlatform::KubeVirt => {
+            // Images of retained disks are not followed.
+            if let Some((_, ScheduleOperation::CreatePool(_, _, disks))) = steps.first_mut() {
+                disks.iter_mut().for_each(|(_, reclaim)| *reclaim = Value::Null);
+            }
+            // The step also changes the source of the disks. What machines that exist were created from does
+            // not count then.
+            1
+        }
+    };
     steps.insert(first, (0, ScheduleOperation::Recycling(RecyclingOperation::FollowImage)));
     for _ in 0..random.number(1..=4) {
         let at = place(&random, first + 1, steps);

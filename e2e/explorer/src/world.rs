@@ -93,7 +93,7 @@ pub struct SimulatedWorldOptions {
     pub provisioning_limit: usize,
     /// How many standby machines the pool has at first. With 0, no operation concerns them.
     pub standby: usize,
-    /// Whether the controllers follow the images of pools. Only with DVP.
+    /// Whether the controllers follow the images of pools.
     pub image_refresh: bool,
 }
 
