@@ -102,6 +102,8 @@ pub struct PassMemory {
     suspected_disks: BTreeMap<Arc<str>, u32>,
     /// Machines that the platform reports a problem of, and since when.
     problems: BTreeMap<Uid, Duration>,
+    /// Standby machines that warm up, and since when this leader knows them.
+    warming: BTreeMap<Uid, Duration>,
     /// The blocked steps of the last plan, without those in backoff, which the backoffs show.
     pub(crate) blockers: Vec<Blocker>,
     /// Uptime of the last successful create of a machine.
@@ -205,11 +207,20 @@ impl PassMemory {
             problems.insert(machine.id.uid.clone(), since);
         }
         self.problems = problems;
+        let is_warming = |machine: &&Arc<Machine>| machine.is_warming() && !machine.terminating;
+        let since = |machine: &Arc<Machine>| self.warming.get(&machine.id.uid).copied().unwrap_or(uptime);
+        let warming = machines.clone().filter(is_warming);
+        self.warming = warming.map(|machine| (machine.id.uid.clone(), since(machine))).collect();
         if !self.started.is_empty() {
             let started = std::mem::take(&mut self.started);
             let present = machines.map(|machine| &machine.id.uid).filter(|uid| started.contains(*uid));
             self.started = present.cloned().collect();
         }
+    }
+
+    /// For how long this leader has known that this standby machine warms up.
+    pub(crate) fn warming_for(&self, machine: &Uid, uptime: Duration) -> Duration {
+        self.warming.get(machine).map_or(Duration::ZERO, |since| uptime.saturating_sub(*since))
     }
 
     /// Forgets machines that were deleted because they did not start, and that do not exist any more.

@@ -393,6 +393,11 @@ impl Machine {
         self.activity == MachineActivity::Running
     }
 
+    /// Whether it is a standby machine that warms up.
+    pub(crate) fn is_warming(&self) -> bool {
+        self.standby.as_ref().is_some_and(|state| state.phase == StandbyPhase::Warming)
+    }
+
     /// Whether its guest runs, or its instance already is ready.
     pub(crate) fn is_ready(&self) -> bool {
         self.runs() || self.instance.as_ref().is_some_and(|instance| instance.ready)

@@ -144,8 +144,7 @@ impl Api {
         read: Option<u64>,
     ) -> Result<VersionedFacts<Machine>, RequestRefusal> {
         let machine = self.as_read(id, read)?;
-        let is_warming = machine.standby.as_deref().is_some_and(|state| state.phase == StandbyPhase::Warming);
-        if !is_warming || machine.terminating || machine.is_protected(self.timestamp()) {
+        if !machine.is_warming() || machine.terminating || machine.is_protected(self.timestamp()) {
             return Err(RequestRefusal::Conflict);
         }
         self.change(id, |machine| {

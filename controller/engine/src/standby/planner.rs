@@ -34,7 +34,8 @@ pub(crate) fn plan_standby(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let changeable: Vec<&Arc<Machine>> =
         staying.iter().copied().filter(|machine| may_change(observed, machine)).collect();
     let surplus = staying.len().saturating_sub(settings.replicas);
-    let waits = |machine: &Machine| surplus > 0 || is_warming(machine) || must_be_replaced(observed, machine);
+    let waits =
+        |machine: &Machine| surplus > 0 || machine.is_warming() || must_be_replaced(observed, machine);
     for machine in staying.iter().filter(|machine| machine.is_protected(observed.now) && waits(machine)) {
         replan_after_protection(observed, plan, machine);
     }
@@ -94,7 +95,7 @@ fn delete_surplus(
     let mut ordered = machines.to_vec();
     let sure = |machine: &Machine| !observed.memory.is_delete_unconfirmed(&machine.id.uid, observed.uptime);
     ordered.sort_unstable_by(|a, b| {
-        let key = |machine: &Machine| (sure(machine), !is_warming(machine), Reverse(machine.created));
+        let key = |machine: &Machine| (sure(machine), !machine.is_warming(), Reverse(machine.created));
         key(a).cmp(&key(b)).then_with(|| b.id.cmp(&a.id))
     });
     let leaving = ordered.into_iter().take(surplus);
@@ -127,11 +128,11 @@ fn replace_one(
     let (mut outdated, others): (Vec<&Arc<Machine>>, Vec<&Arc<Machine>>) =
         machines.iter().copied().partition(|machine| must_be_replaced(observed, machine));
     // A machine that warms up may be the one that takes the place of another.
-    if others.iter().any(|machine| is_warming(machine)) {
+    if others.iter().any(|machine| machine.is_warming()) {
         return None;
     }
     outdated.sort_unstable_by(|a, b| {
-        let key = |machine: &Machine| (!is_warming(machine), Reverse(machine.created));
+        let key = |machine: &Machine| (!machine.is_warming(), Reverse(machine.created));
         key(a).cmp(&key(b)).then_with(|| a.id.cmp(&b.id))
     });
     outdated.first().map(|machine| delete_standby(machine, DeleteReason::StandbyReplaced))
@@ -153,19 +154,19 @@ fn must_be_replaced(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     is_starting(machine) && warm_up_left(observed, machine).is_none() || is_outdated(observed, machine)
 }
 
-fn is_warming(machine: &Machine) -> bool {
-    machine.standby.as_ref().is_some_and(|state| state.phase == StandbyPhase::Warming)
-}
-
 /// Whether the machine warms up and its guest neither is ready nor has shut down.
 fn is_starting(machine: &Machine) -> bool {
     let is_between = matches!(machine.activity, MachineActivity::NotRunning | MachineActivity::Stopping);
-    is_warming(machine) && is_between
+    machine.is_warming() && is_between
 }
 
-/// The time that a warming machine has until it is replaced; `None` if that is over.
+/// The time that a warming machine has until it is replaced; `None` if that is over. The clock of the
+/// controller may be ahead of that of the API server, so that a new machine seems to be old. Therefore this
+/// leader must have known the machine for that long.
 fn warm_up_left(observed: &ObservedPool<'_>, machine: &Machine) -> Option<Duration> {
-    observed.pool.start_timeout().checked_sub(observed.age_of(machine)).filter(|left| !left.is_zero())
+    let known_for = observed.memory.warming_for(&machine.id.uid, observed.uptime);
+    let age = observed.age_of(machine).min(known_for);
+    observed.pool.start_timeout().checked_sub(age).filter(|left| !left.is_zero())
 }
 
 /// Stops a machine whose warm-up has ended. If its guest is ready, plans a pass for the end.

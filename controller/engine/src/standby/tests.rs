@@ -359,12 +359,29 @@ fn a_requested_replacement_concerns_a_standby_machine() {
 
 #[test]
 fn a_machine_that_does_not_warm_up_in_time_is_replaced() {
-    let old = world(1, 1, 2).edit(&numbered_machine_name(2), |machine| stop(machine, StandbyPhase::Warming));
+    let mut old =
+        world(1, 1, 2).edit(&numbered_machine_name(2), |machine| stop(machine, StandbyPhase::Warming));
+    old.memory.observe_machines(old.machines.clone().iter(), old.uptime);
+    old.uptime += Duration::from_mins(30);
     assert_eq!(deleted_machines(&old.plan()), names([2]));
     let young = old.edit(&numbered_machine_name(2), |machine| {
         machine.created = observation_time() - jiff::SignedDuration::from_mins(29);
     });
     let plan = young.plan();
+    assert_eq!(deleted_machines(&plan), Vec::<&str>::new());
+    assert_eq!(plan.requeue_after, Some(Duration::from_mins(1)));
+}
+
+/// The clock of the controller is ahead by more than the time that a machine may take: without a time of its
+/// own, the controller would delete each new machine at once.
+#[test]
+fn a_new_machine_that_seems_old_has_its_time_to_warm_up() {
+    let mut world =
+        world(1, 1, 2).edit(&numbered_machine_name(2), |machine| stop(machine, StandbyPhase::Warming));
+    assert_eq!(deleted_machines(&world.plan()), Vec::<&str>::new());
+    world.memory.observe_machines(world.machines.clone().iter(), world.uptime);
+    world.uptime += Duration::from_mins(29);
+    let plan = world.plan();
     assert_eq!(deleted_machines(&plan), Vec::<&str>::new());
     assert_eq!(plan.requeue_after, Some(Duration::from_mins(1)));
 }
