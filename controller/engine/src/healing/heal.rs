@@ -55,8 +55,9 @@ pub(crate) fn plan_autohealing(observed: &ObservedPool<'_>, plan: &mut Plan) {
             plan.requeue_in(left);
         }
     }
-    // The deletion of a machine of a surplus that the pool keeps is a scale-in: none would follow it.
-    if staying > pool.desired {
+    // The deletion of a machine of a surplus that the pool keeps is a scale-in: none would follow it. While
+    // the plan deletes a surplus, autohealing waits for the next one.
+    if staying > pool.desired || plan.deletes_active_surplus() {
         return;
     }
     // Machines that are gone, and whose successors are not created yet.

@@ -35,8 +35,9 @@ pub(crate) fn plan_healing(observed: &ObservedPool<'_>, plan: &mut Plan) {
     if let Some(next) = census.next {
         plan.requeue_in(next);
     }
-    // In a surplus no machine would follow a deleted one.
-    if census.unhealthy.is_empty() || census.staying > pool.desired {
+    // In a surplus no machine would follow a deleted one. While the plan deletes a surplus, healing waits for
+    // the next one: together, the two could leave no machine.
+    if census.unhealthy.is_empty() || census.staying > pool.desired || plan.deletes_active_surplus() {
         return;
     }
     let (limit, affected) = (healing.ceiling(pool.desired), census.count_affected());

@@ -118,6 +118,14 @@ impl Plan {
         })
     }
 
+    /// Whether the plan deletes active machines of a surplus.
+    pub(crate) fn deletes_active_surplus(&self) -> bool {
+        let is_surplus = |action: &PoolAction| {
+            matches!(action, PoolAction::Delete { reason: DeleteReason::Surplus { .. }, .. })
+        };
+        self.actions.iter().any(is_surplus)
+    }
+
     /// Whether the plan stores the current revision, which fixes what its template refers to.
     pub fn stores_revision(&self) -> bool {
         self.actions.iter().any(|action| matches!(action, PoolAction::StoreRevision { .. }))

@@ -58,6 +58,20 @@ fn above_the_ceiling_no_machine_is_replaced() {
     assert_eq!(deleted_machines(&raised.plan()).len(), 3);
 }
 
+/// The surplus leaves first: if the same plan replaced the unhealthy machine, the pool could have none for a
+/// moment, although one was ready.
+#[test]
+fn no_machine_is_replaced_while_a_surplus_is_deleted() {
+    let old = numbered_machine_name(0);
+    let world = PoolWorld::desiring(1).with_machines(2).pool(|pool| {
+        pool.healing = Some(HealingPolicy { max_unhealthy: Share::Machines(2), ..HealingPolicy::default() });
+    });
+    let world = fail(world, &old);
+    assert_eq!(deleted_machines(&world.plan()), names(1..2));
+    let deleted = world.edit(&numbered_machine_name(1), |machine| machine.terminating = true);
+    assert_eq!(deleted_machines(&deleted.plan()), [&*old]);
+}
+
 #[test]
 fn the_ceiling_limits_replacements_at_once() {
     let narrow = world(1).pool(|pool| {
