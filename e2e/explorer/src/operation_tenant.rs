@@ -102,6 +102,7 @@ impl TenantOperation {
             Self::TakeOver(which, forgery) => {
                 let Some(model) = sample_of(world, machines) else { return };
                 let Some((name, uid)) = choose_in(world, machines, which, TENANT) else { return };
+                world.user_actions.relabeled.insert(uid.clone());
                 world.user_actions.deleted.insert(uid);
                 let forged = forged_metadata(world, &model, forgery);
                 let patch = json!({ "metadata": {

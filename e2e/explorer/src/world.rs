@@ -423,6 +423,8 @@ impl SimulatedWorld {
         };
         let is_pool_stopped = |namespace| {
             let pool = self.server.get(pools, namespace, POOL);
+            // A pool that is being deleted does not try again.
+            let pool = pool.filter(|pool| pool["metadata"]["deletionTimestamp"].is_null());
             let conditions = pool.as_deref().and_then(|pool| pool["status"]["conditions"].as_array());
             conditions.into_iter().flatten().any(is_stopped)
         };

@@ -25,7 +25,18 @@ pub(super) enum HealingVerdict {
 
 /// Since when machines are not ready, by UID.
 #[derive(Debug, Default)]
-pub(super) struct RecordedUnreadiness(BTreeMap<String, Timestamp>);
+pub(super) struct RecordedUnreadiness(BTreeMap<String, UnreadySince>);
+
+/// Since when a machine is not ready.
+#[derive(Debug, Clone, Copy)]
+struct UnreadySince {
+    /// Apart from excuses that were so short that a pass need not have seen them.
+    earliest: Timestamp,
+    /// Since its last excuse.
+    latest: Timestamp,
+    /// Since when it has an excuse.
+    excused: Option<Timestamp>,
+}
 
 impl RecordedUnreadiness {
     /// Records a change of a machine that stays; ignores other changes.
@@ -33,11 +44,20 @@ impl RecordedUnreadiness {
         if change.kind != TestedKind::Machine {
             return;
         }
-        let machine = &change.object;
-        if is_ready_or_excused(machine) {
+        let (machine, at) = (&change.object, change.at);
+        if machine.is_standby() || machine.is_running() {
             self.0.remove(machine.uid());
-        } else {
-            self.0.entry(machine.uid().to_owned()).or_insert(change.at);
+            return;
+        }
+        let new = UnreadySince { earliest: at, latest: at, excused: None };
+        let unready = self.0.entry(machine.uid().to_owned()).or_insert(new);
+        if is_excused(machine) {
+            unready.excused.get_or_insert(at);
+        } else if let Some(excused) = unready.excused.take() {
+            unready.latest = at;
+            if at.duration_since(excused) > TOLERANCE {
+                unready.earliest = at;
+            }
         }
     }
 
@@ -53,33 +73,35 @@ impl RecordedUnreadiness {
     ) -> HealingVerdict {
         let (early, late) = (TOLERANCE + actions.clocks_ahead, TOLERANCE + actions.health_unseen_for);
         let active = states.iter().filter(|state| !state.paused).filter_map(|state| state.health);
-        let settings: Vec<HealthSetting> =
-            active.filter(|setting| self.is_unhealthy(machine, setting, at, early)).collect();
+        let since = |machine: &JsonObject| self.0.get(machine.uid()).filter(|since| since.excused.is_none());
+        let (earliest, latest) = (|since: &UnreadySince| since.earliest, |since: &UnreadySince| since.latest);
+        let settings: Vec<HealthSetting> = active
+            .filter(|setting| is_unhealthy(machine, since(machine).map(earliest), setting, at, early))
+            .collect();
         let Some(limit) = settings.iter().map(|setting| setting.max_unhealthy).max() else {
             return HealingVerdict::NotUnhealthy;
         };
         // Only machines that every reader finds unhealthy.
         let is_surely = |other: &&JsonObject| {
-            let is_unhealthy = |setting| self.is_unhealthy(other, setting, at, -late);
-            !other.is_terminating() && settings.iter().all(is_unhealthy)
+            let is_found = |setting| is_unhealthy(other, since(other).map(latest), setting, at, -late);
+            !other.is_terminating() && settings.iter().all(is_found)
         };
         let others = before.active_machines(machine.owner_uid()).filter(is_surely);
         let unhealthy = others.filter(|other| other.uid() != machine.uid()).count() + 1;
         if unhealthy > limit { HealingVerdict::TooMany } else { HealingVerdict::Allowed }
     }
+}
 
-    fn is_unhealthy(
-        &self,
-        machine: &JsonObject,
-        setting: &HealthSetting,
-        at: Timestamp,
-        tolerance: SignedDuration,
-    ) -> bool {
-        let has_passed =
-            |since: Timestamp, time: SignedDuration| at.duration_since(since) + tolerance >= time;
-        start_of(machine).is_none_or(|start| has_passed(start, setting.start_timeout))
-            && self.0.get(machine.uid()).is_some_and(|since| has_passed(*since, setting.not_ready_for))
-    }
+fn is_unhealthy(
+    machine: &JsonObject,
+    unready_since: Option<Timestamp>,
+    setting: &HealthSetting,
+    at: Timestamp,
+    tolerance: SignedDuration,
+) -> bool {
+    let has_passed = |since: Timestamp, time: SignedDuration| at.duration_since(since) + tolerance >= time;
+    start_of(machine).is_none_or(|start| has_passed(start, setting.start_timeout))
+        && unready_since.is_some_and(|since| has_passed(since, setting.not_ready_for))
 }
 
 /// When the machine was activated or, if it was not, created.
@@ -88,10 +110,9 @@ fn start_of(machine: &JsonObject) -> Option<Timestamp> {
     activated.or_else(|| machine.text("/metadata/creationTimestamp").parse().ok())
 }
 
-/// Whether the machine is ready, or in a state in which it is not ready on purpose. No standby machine is
-/// replaced because it is not ready.
-fn is_ready_or_excused(machine: &JsonObject) -> bool {
-    if machine.is_standby() || machine.is_running() || machine.annotation("vmpool.dev/restarting").is_some() {
+/// Whether the machine is in a state in which it is not ready on purpose.
+fn is_excused(machine: &JsonObject) -> bool {
+    if machine.annotation("vmpool.dev/restarting").is_some() {
         return true;
     }
     if !machine.is_kubevirt() {

@@ -86,7 +86,7 @@ pub fn check_history(
     found.extend(machine_count::check_machine_count(history, actions));
     found.extend(provisioning::check_provisioning(history, actions));
     found.extend(replacement_budget::check_replacement_budget(history, actions));
-    found.extend(standby::check_standby(history));
+    found.extend(standby::check_standby(history, actions));
     found.extend(targeted_removal::check_targeted_removals(history, actions));
     found.extend(foreign_objects::check_foreign_objects(history, actions, audit, controller_user));
     found.extend(autoscalers::check_autoscalers(history, actions, audit, controller_user));

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::Violation;
+use super::{UserActions, Violation};
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::{RecordedHistory, RecordedState};
 
 /// Standby machines that were claimed, or whose Pods the published selector of their pool selects, and active
 /// machines that became standby machines.
-pub fn check_standby(history: &RecordedHistory) -> Vec<Violation> {
+pub fn check_standby(history: &RecordedHistory, actions: &UserActions) -> Vec<Violation> {
     let mut found = Vec::new();
     history.replay(|before, change| {
         let machine = &change.object;
@@ -16,7 +16,8 @@ pub fn check_standby(history: &RecordedHistory) -> Vec<Violation> {
             return;
         }
         let former = before.get(TestedKind::Machine, machine.uid());
-        let what = if former.is_some_and(|former| !former.is_standby()) {
+        let by_user = actions.relabeled.contains(machine.uid());
+        let what = if !by_user && former.is_some_and(|former| !former.is_standby()) {
             "became a standby machine"
         } else if is_claimed(machine) && !former.is_some_and(is_claimed) {
             "was claimed as a standby machine"

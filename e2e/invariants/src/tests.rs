@@ -208,6 +208,13 @@ fn healed(unready: usize) -> TestHistory {
     history.later(60)
 }
 
+/// A machine enters this phase, and stays in it for some seconds.
+fn staying_in_phase(history: TestHistory, name: &str, phase: &str, seconds: i64) -> TestHistory {
+    let mut object = machine(name);
+    object["status"]["phase"] = json!(phase);
+    history.write(TestedKind::Machine, object, false).later(seconds)
+}
+
 /// When the machine that is deleted in these histories was deleted.
 const HEALED_AT: i64 = 66;
 
@@ -217,6 +224,11 @@ const HEALED_AT: i64 = 66;
 #[case::one_of_too_many(healed(3).stamped("a", "deletionTimestamp", HEALED_AT), &["I20"])]
 #[case::one_of_a_pool_without_healing(
     two_of(2, "Explicit").later(60).stamped("b", "deletionTimestamp", HEALED_AT), &["I5"])]
+#[case::one_that_stopped_for_a_moment(
+    staying_in_phase(staying_in_phase(healed(2), "a", "Stopping", 1), "a", "Starting", 2).stamped("a", "deletionTimestamp", HEALED_AT + 3), &[])]
+#[case::one_that_stopped_for_longer(
+    staying_in_phase(staying_in_phase(healed(2), "a", "Stopping", 10), "a", "Starting", 2).stamped("a", "deletionTimestamp", HEALED_AT + 12), &["I5"])]
+#[case::one_that_stops(staying_in_phase(healed(2), "a", "Stopping", 1).stamped("a", "deletionTimestamp", HEALED_AT + 1), &["I5"])]
 fn healing_may_remove(#[case] history: TestHistory, #[case] expected: &[&str]) {
     assert_eq!(history.found(&UserActions::default(), &[]), expected);
 }
@@ -1110,4 +1122,11 @@ fn a_standby_machine_that_the_published_selector_selects_violates_i17() {
 )]
 fn standby_machines_are_no_replicas(#[case] history: TestHistory, #[case] expected: &[&str]) {
     assert_eq!(history.found(&UserActions::default(), &[]), expected);
+}
+
+#[test]
+fn a_user_may_copy_the_labels_of_a_standby_machine() {
+    let history = in_standby(two_of(2, "NewestFirst"), "b", "stopped");
+    let relabeled = ["uid-b".to_owned()].into();
+    assert_eq!(history.found(&UserActions { relabeled, ..UserActions::default() }, &[]), [""; 0]);
 }

@@ -13,6 +13,8 @@ pub struct UserActions {
     pub deleted: BTreeSet<String>,
     /// UIDs of the machines that a user made members of a pool.
     pub returned: BTreeSet<String>,
+    /// UIDs of the machines whose labels a user copied from another machine.
+    pub relabeled: BTreeSet<String>,
     /// By UID, the number of targeted removals of the machine that may have had an effect: accepted, open and
     /// unconfirmed ones. Refused ones do not count.
     pub removal_requests: BTreeMap<String, usize>,
