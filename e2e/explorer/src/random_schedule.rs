@@ -286,7 +286,9 @@ fn with_image_refresh(platform: TestedPlatform, seed: u64, steps: &mut Vec<(u64,
         TestedPlatform::KubeVirt => {
             // Images of retained disks are not followed.
             if let Some((_, ScheduleOperation::CreatePool(_, _, disks))) = steps.first_mut() {
-                disks.iter_mut().for_each(|(_, reclaim)| *reclaim = Value::Null);
+                for (_, reclaim) in disks {
+                    *reclaim = Value::Null;
+                }
             }
             // The step also changes the source of the disks. What machines that exist were created from does
             // not count then.
