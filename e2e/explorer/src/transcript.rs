@@ -8,7 +8,7 @@ use vmpool_model::{ChangeKind, ObjectChange};
 /// Maximum length of a printed value in characters.
 const MAX_LENGTH: usize = 160;
 /// Fields that change with every write and carry no information.
-const IGNORED_FIELDS: [&str; 3] = ["resourceVersion", "lastTransitionTime", "conditions"];
+const IGNORED_FIELDS: [&str; 2] = ["resourceVersion", "lastTransitionTime"];
 
 /// One change as a line of the transcript.
 pub(crate) fn description_of(change: &ObjectChange) -> String {
@@ -45,10 +45,25 @@ fn difference(old: &Value, new: &Value, path: &str) -> String {
             let parts = keys.into_iter().filter(|key| !IGNORED_FIELDS.contains(&key.as_str()));
             let parts = parts.filter_map(|key| {
                 let (old, new) = (old.get(key).unwrap_or(&Value::Null), new.get(key).unwrap_or(&Value::Null));
-                (old != new).then(|| difference(old, new, &format!("{path}/{key}")))
+                (old != new).then(|| match key.as_str() {
+                    "conditions" => changed_conditions(old, new),
+                    _ => difference(old, new, &format!("{path}/{key}")),
+                })
             });
             parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
         }
         _ => format!("{path}={}", truncated_json(new)),
     }
+}
+
+/// The conditions that are new, or have another status or reason.
+fn changed_conditions(old: &Value, new: &Value) -> String {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let short = |condition: &Value| {
+        let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+        format!("{}={} {}", text("type"), text("status"), text("reason")).trim_end().to_owned()
+    };
+    let before: BTreeSet<String> = list(old).iter().map(short).collect();
+    let after: BTreeSet<String> = list(new).iter().map(short).collect();
+    after.difference(&before).cloned().collect::<Vec<_>>().join(", ")
 }

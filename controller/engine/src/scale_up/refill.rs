@@ -63,16 +63,18 @@ fn create_standby(
     plan: &mut Plan,
 ) {
     // The name block and the revision, which a create depends on, failed.
-    if let Err(left) = observed.memory.backoff(ApplyStage::Prepare).batch_size(observed.uptime) {
-        plan.wants.create = true;
+    let prepares = observed.memory.backoff(ApplyStage::Prepare).batch_size(observed.uptime);
+    plan.wants.create |= prepares.is_err();
+    // The limits come before the backoff, so that the status is the same during the backoff and at its end.
+    let Some((limit, rehearsal)) = loss_limits::limit_machines(observed, plan) else { return };
+    let room = limit_provisioning(observed, plan, creates.repeated.len(), creates.missing);
+    if let Err(left) = prepares {
         return plan.back_off(ApplyStage::Prepare, left);
     }
     let width = match observed.memory.backoff(ApplyStage::Refill).batch_size(observed.uptime) {
         Ok(width) => width,
         Err(left) => return plan.back_off(ApplyStage::Refill, left),
     };
-    let Some((limit, rehearsal)) = loss_limits::limit_machines(observed, plan) else { return };
-    let room = limit_provisioning(observed, plan, creates.repeated.len(), creates.missing);
     let standby = match settings.warm_up {
         WarmUp::FirstReady => StandbyPhase::Warming,
         WarmUp::None => StandbyPhase::Stopped,

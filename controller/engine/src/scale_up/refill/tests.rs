@@ -1,6 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rstest::rstest;
+
 use super::*;
 use crate::failure::PoolFailure;
 use crate::model::MachineActivity;
@@ -85,4 +87,24 @@ fn a_failed_refill_delays_no_active_machine() {
     };
     assert_eq!(phases(&failed(world(2, 2, 2)).plan()), []);
     assert_eq!(phases(&failed(world(3, 2, 2)).plan()), [None]);
+}
+
+/// Otherwise the status would change at the end of each backoff, and change back with the next failure.
+#[rstest]
+#[case::of_the_refill(ApplyStage::Refill)]
+#[case::of_the_preparation(ApplyStage::Prepare)]
+fn the_limits_are_reported_during_a_backoff_as_well(#[case] stage: ApplyStage) {
+    let limited = world(1, 1, 3).pool(|pool| pool.max_provisioning = Some(ProvisioningLimit::Machines(1)));
+    let limits = |plan: &Plan| {
+        let limits = plan.blockers.iter().filter(|blocker| matches!(blocker, Blocker::Provisioning(_)));
+        limits.cloned().collect::<Vec<_>>()
+    };
+    let reported = limits(&limited.plan());
+    assert_eq!(reported.len(), 1);
+    let failed = limited.memory(|memory| {
+        let failure = PoolFailure { reason: FailureReason::FailedCreate, message: "quota".to_owned() };
+        memory.backoff_mut(stage).failed(failure, AT, None, 0.5);
+    });
+    assert_eq!(phases(&failed.plan()), []);
+    assert_eq!(limits(&failed.plan()), reported);
 }
