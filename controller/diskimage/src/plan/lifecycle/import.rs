@@ -34,10 +34,8 @@ pub(super) fn plan_queued_import(pass: &mut Pass<'_>) {
         return snapshot::take_snapshot(pass);
     }
     if let Some(volume) = backing.data_volume.ours() {
-        // The controller exited between the create and the status. CDI does not import into a claim that a
-        // user has kept.
-        let is_kept = backing.claim.ours().is_some_and(|claim| !claim.owned);
-        if volume.transfer == Transfer::InProgress && !volume.deleting && !is_kept {
+        // The controller exited between the create and the status.
+        if volume.transfer == Transfer::InProgress && !volume.deleting && !has_kept_claim(pass) {
             return start_attempt(pass);
         }
     }
@@ -145,6 +143,12 @@ pub(super) fn plan_syncing_import(pass: &mut Pass<'_>) {
     }
 }
 
+/// Whether the claim has no DataVolume as its owner: a user has deleted the DataVolume and kept the claim. CDI
+/// does not import into such a claim.
+fn has_kept_claim(pass: &Pass<'_>) -> bool {
+    pass.world.backing.claim.ours().is_some_and(|claim| !claim.owned)
+}
+
 fn plan_transfer(pass: &mut Pass<'_>, volume: &BackingDataVolume) {
     let claim = pass.world.backing.claim.ours();
     let claim_was_there = pass.world.image.status.claim.as_ref();
@@ -157,6 +161,15 @@ fn plan_transfer(pass: &mut Pass<'_>, volume: &BackingDataVolume) {
     if volume.transfer == Transfer::Failed {
         let text = if problem.is_empty() { "CDI reports that the import failed" } else { &problem };
         return fail_attempt(pass, DiskImageReason::UnknownSyncFailure, text);
+    }
+    // A create that arrived late can have created the DataVolume again.
+    if volume.transfer == Transfer::InProgress && has_kept_claim(pass) {
+        if !pass.world.backing_is_live {
+            pass.reads.backing = true;
+            return pass.again(RECHECK);
+        }
+        let message = "CDI does not import into the PersistentVolumeClaim, because a user has kept it";
+        return fail_attempt(pass, DiskImageReason::UnknownSyncFailure, message);
     }
     if claim_was_there.is_some_and(|uid| claim.is_none_or(|claim| claim.uid != *uid || claim.lost)) {
         return fail_attempt(

@@ -846,6 +846,20 @@ fn a_data_volume_beside_a_kept_claim_is_no_import() {
     assert_eq!((plan.actions.clone(), state(&plan).0), (vec![delete_volume()], ImagePhase::Queued));
 }
 
+/// A create of the DataVolume arrived after a user had deleted it and kept its claim.
+#[test]
+fn an_import_beside_a_kept_claim_fails_at_once() {
+    let mut case = ImagePassCase::in_phase(ImagePhase::Syncing, DiskImageReason::Syncing);
+    case.backing.data_volume = FoundObject::Ours(volume_with_transfer(Transfer::InProgress));
+    case.backing.claim = FoundObject::Ours(BackingClaim { owned: false, ..bound_claim() });
+    case.live = false;
+    assert!(case.plan().reads.backing, "the cache may lack the owner of the claim");
+    case.live = true;
+    let plan = case.plan();
+    assert_eq!(state(&plan), (ImagePhase::RetryableFailure, DiskImageReason::UnknownSyncFailure));
+    assert!(plan.status.message.contains("a user has kept it"), "{}", plan.status.message);
+}
+
 /// The status of the pass that began the import was not written. That of an earlier pass has the UID of the
 /// former claim.
 #[rstest]
