@@ -33,24 +33,23 @@ struct BuildVariant {
     environment: &'static [(&'static str, &'static str)],
 }
 
-/// All variants. The first is that of the release.
+/// All variants. The first is that of the release: the whole program is optimized at once, for its size.
 const VARIANTS: &[BuildVariant] = &[
     BuildVariant { name: "release", profile: &[], environment: &[] },
     BuildVariant { name: "release-one-arena", profile: &[], environment: ONE_ARENA },
-    BuildVariant { name: "fat", profile: FAT, environment: &[] },
-    BuildVariant { name: "fat-one-arena", profile: FAT, environment: ONE_ARENA },
-    BuildVariant { name: "fat-level-2", profile: FAT_LEVEL_2, environment: &[] },
-    BuildVariant { name: "fat-small", profile: FAT_SMALL, environment: &[] },
-    BuildVariant { name: "thin-small", profile: &[SMALL], environment: &[] },
+    BuildVariant { name: "fast", profile: &[FAST], environment: &[] },
+    BuildVariant { name: "fast-one-arena", profile: &[FAST], environment: ONE_ARENA },
+    BuildVariant { name: "level-2", profile: &[("opt-level", "2")], environment: &[] },
+    BuildVariant { name: "thin", profile: THIN, environment: &[] },
+    BuildVariant { name: "thin-fast", profile: THIN_FAST, environment: &[] },
 ];
 
-/// The whole program is optimized at once, which takes the most time.
-const FAT: &[(&str, &str)] = &[WHOLE, ONE_UNIT];
-const FAT_LEVEL_2: &[(&str, &str)] = &[WHOLE, ONE_UNIT, ("opt-level", "2")];
-const FAT_SMALL: &[(&str, &str)] = &[WHOLE, ONE_UNIT, SMALL];
-const WHOLE: (&str, &str) = ("lto", "\"fat\"");
-const ONE_UNIT: (&str, &str) = ("codegen-units", "1");
-const SMALL: (&str, &str) = ("opt-level", "\"s\"");
+const FAST: (&str, &str) = ("opt-level", "3");
+/// Four parts of each crate are optimized at the same time, which takes the least time.
+const THIN: &[(&str, &str)] = &[THIN_LTO, FOUR_UNITS];
+const THIN_FAST: &[(&str, &str)] = &[THIN_LTO, FOUR_UNITS, FAST];
+const THIN_LTO: (&str, &str) = ("lto", "\"thin\"");
+const FOUR_UNITS: (&str, &str) = ("codegen-units", "4");
 
 /// glibc's allocator shares one arena among all threads.
 const ONE_ARENA: &[(&str, &str)] = &[("MALLOC_ARENA_MAX", "1")];
@@ -95,7 +94,7 @@ pub(crate) fn measure_profiles(workspace: &Workspace, options: &ProfileOptions) 
     let selected = select_variants(&options.names)?;
     tools::ensure_tools(workspace, ToolSelection::ControlPlane)?;
     let programs = ["--package", "vmpool-simulator", "--package", "vmpool-bench"];
-    run_command(workspace.cargo().args(["build", "--locked", "--release"]).args(programs))?;
+    run_command(workspace.cargo().args(["build", "--locked", "--profile", "optimized"]).args(programs))?;
     let built = selected.into_iter().map(|variant| build_variant(workspace, variant));
     let mut measured = built.collect::<Result<Vec<_>>>()?;
     // In turn, so that a load of the machine meets all variants.
@@ -158,7 +157,7 @@ fn run_benchmark(
     measured: &MeasuredVariant,
     options: &ProfileOptions,
 ) -> Result<Figures> {
-    let mut bench = Command::new(workspace.release_programs().join("bench"));
+    let mut bench = Command::new(workspace.optimized_programs().join("bench"));
     bench.current_dir(workspace.root()).env("VMPOOL_CONTROLLER", &measured.program);
     bench.envs(measured.variant.environment.iter().copied());
     bench.args(["--machines", &options.machines.to_string(), "--rounds", "1", "--settle", "5s"]);

@@ -55,9 +55,14 @@ impl Workspace {
         self.target.join("sbom")
     }
 
-    /// The folder of optimized programs.
+    /// The folder of programs as they ship.
     pub(crate) fn release_programs(&self) -> PathBuf {
         self.target.join("release")
+    }
+
+    /// The folder of optimized programs that do not ship.
+    pub(crate) fn optimized_programs(&self) -> PathBuf {
+        self.target.join("optimized")
     }
 
     /// The folder of the files of a release.

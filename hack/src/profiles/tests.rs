@@ -9,10 +9,10 @@ use super::{
 #[test]
 fn variants_with_one_profile_share_a_build() {
     let folders: Vec<String> = VARIANTS[..4].iter().map(folder_name).collect();
-    assert_eq!(folders, ["release", "release", "lto-fat-codegen-units-1", "lto-fat-codegen-units-1"]);
+    assert_eq!(folders, ["release", "release", "opt-level-3", "opt-level-3"]);
     assert_eq!(
-        profile_flags(&VARIANTS[2]),
-        ["--config", "profile.release.lto=\"fat\"", "--config", "profile.release.codegen-units=1"]
+        profile_flags(&VARIANTS[5]),
+        ["--config", "profile.release.lto=\"thin\"", "--config", "profile.release.codegen-units=4"]
     );
     assert!(profile_flags(&VARIANTS[0]).is_empty(), "the profile of the release");
 }
@@ -20,8 +20,8 @@ fn variants_with_one_profile_share_a_build() {
 #[test]
 fn variants_are_selected_by_name() {
     assert_eq!(select_variants(&[]).unwrap().len(), VARIANTS.len());
-    let selected = select_variants(&["fat".to_owned()]).unwrap();
-    assert_eq!(selected.iter().map(|variant| variant.name).collect::<Vec<_>>(), ["fat"]);
+    let selected = select_variants(&["thin".to_owned()]).unwrap();
+    assert_eq!(selected.iter().map(|variant| variant.name).collect::<Vec<_>>(), ["thin"]);
     let error = select_variants(&["slim".to_owned()]).unwrap_err().to_string();
     assert!(error.starts_with("there is no variant slim, but release, "), "{error}");
 }
@@ -44,6 +44,6 @@ fn the_table_has_the_medians() {
         figures: vec![run(30.0), run(24.4), run(24.1)],
     };
     let table = format_table(&[measured]);
-    assert!(table.ends_with("| `fat` | 25600 KiB | 24.4 | 0.50 | 0.98 | 840 s |\n"), "{table}");
+    assert!(table.ends_with("| `fast` | 25600 KiB | 24.4 | 0.50 | 0.98 | 840 s |\n"), "{table}");
     assert_eq!(median_value(vec![2.0, 1.0]).to_bits(), 2.0_f64.to_bits());
 }

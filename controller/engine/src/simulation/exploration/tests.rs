@@ -2,7 +2,7 @@
 //!
 //! `VMPOOL_EXPLORE=1000000` explores larger ones, up to that number of states for each. This needs an
 //! optimized build:
-//! `VMPOOL_EXPLORE=1000000 cargo test --release -p vmpool-engine --lib exploration -- --nocapture`.
+//! `VMPOOL_EXPLORE=1000000 cargo test --profile optimized -p vmpool-engine --lib exploration -- --nocapture`.
 
 use rstest::rstest;
 
