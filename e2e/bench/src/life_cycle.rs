@@ -77,8 +77,8 @@ async fn measure_creation(lab: &Lab, count: usize, report: &mut BenchReport) -> 
     Ok(())
 }
 
-/// Activates standby machines. The simulator is paused meanwhile, so that only the API server and the controller
-/// determine the speed.
+/// Activates standby machines. The simulator is paused meanwhile, so that only the API server and the
+/// controller determine the speed.
 async fn measure_activation(
     lab: &Lab,
     simulator: &Simulator,

@@ -75,8 +75,8 @@ impl Api {
         });
     }
 
-    /// Whether a request, or a limit or an image that the pool had since this basis, is a cause to replace the
-    /// machine.
+    /// Whether a request, or a limit or an image that the pool had since this basis, is a cause to replace
+    /// the machine.
     fn has_recycle_cause(&self, machine: &Machine, basis: RequestBasis) -> bool {
         let requested = machine.recycling.as_ref().and_then(|facts| facts.requested);
         let age = self.timestamp().duration_since(machine.created).unsigned_abs();

@@ -1,8 +1,9 @@
 //! The cost of autoscalers whose machines are claimed and released all the time. It is the difference to a
 //! leader without autoscalers that sees the same changes.
 //!
-//! With `cargo test --profile optimized -p vmpool-controller --lib autoscalers::tests::load -- --nocapture` it has the
-//! documented size, and checks the share of a core. The server is part of the process, and answers both.
+//! It has the documented size, and checks the share of a core, with
+//! `cargo test --profile optimized -p vmpool-controller --lib autoscalers::tests::load -- --nocapture`. The
+//! server is part of the process, and answers both.
 
 use super::*;
 

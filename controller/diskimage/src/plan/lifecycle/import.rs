@@ -143,8 +143,8 @@ pub(super) fn plan_syncing_import(pass: &mut Pass<'_>) {
     }
 }
 
-/// Whether the claim has no DataVolume as its owner: a user has deleted the DataVolume and kept the claim. CDI
-/// does not import into such a claim.
+/// Whether the claim has no DataVolume as its owner: a user has deleted the DataVolume and kept the claim.
+/// CDI does not import into such a claim.
 fn has_kept_claim(pass: &Pass<'_>) -> bool {
     pass.world.backing.claim.ours().is_some_and(|claim| !claim.owned)
 }
