@@ -73,7 +73,7 @@ release: preflight xtask ## Make the files of a release, in target/release-artif
 bench: xtask ## Measure speed, resource usage and requests; MACHINES=10000, PLATFORM=kubevirt TYPES=true, POOLS=100, IMAGES=1000, HELP=1 for all variables
 	@echo "==> The control plane: etcd, kube-apiserver, kube-controller-manager, kubectl (minutes the first time, kept in $(TARGET_DIR)/tools)"
 	@$(XTASK) tools control-plane
-	@$(if $(IMAGES),$(XTASK) tools helm)
+	@$(if $(IMAGES)$(LIFE_CYCLE),$(XTASK) tools helm)
 	@echo "==> The controller as it ships (ten minutes the first time), the platform simulator and the benchmark"
 	cargo build --locked --release --package vmpool-controller
 	cargo build --locked --profile optimized --package vmpool-simulator --package vmpool-bench
