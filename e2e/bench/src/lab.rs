@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::request::Request;
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use vmpool_installation::installation::{cluster_options, install_without_simulator, kubevirt_definitions};
 use vmpool_installation::programs::{Accounts, Chart, ControllerOptions, ControllerProgram};
@@ -123,9 +123,7 @@ impl Lab {
             }
             TestedPlatform::KubeVirt => manifest::kubevirt_pool(name, replicas, self.disks),
         };
-        let pool: DynamicObject = serde_json::from_value(pool)?;
-        let created = self.pools(namespace).create(&PostParams::default(), &pool).await;
-        Ok(serde_json::to_value(created.with_context(|| format!("creating pool {namespace}/{name}"))?)?)
+        self.create_pool(namespace, pool).await
     }
 
     /// Creates the pool with some fields of its spec replaced. It has no machines.
@@ -134,10 +132,15 @@ impl Lab {
         for (field, value) in fields {
             pool["spec"][*field] = value.clone();
         }
-        let pool: DynamicObject = serde_json::from_value(pool)?;
-        let created = self.pools(namespace).create(&PostParams::default(), &pool).await;
-        created.with_context(|| format!("creating pool {namespace}/{POOL}"))?;
+        self.create_pool(namespace, pool).await?;
         Ok(())
+    }
+
+    async fn create_pool(&self, namespace: &str, pool: Value) -> anyhow::Result<Value> {
+        let pool: DynamicObject = serde_json::from_value(pool)?;
+        let name = pool.name_any();
+        let created = self.pools(namespace).create(&PostParams::default(), &pool).await;
+        Ok(serde_json::to_value(created.with_context(|| format!("creating pool {namespace}/{name}"))?)?)
     }
 
     /// The pools of a namespace.
@@ -162,6 +165,14 @@ impl Lab {
         let extra = self.controller_args.clone();
         let options = ControllerOptions { extra, ..ControllerOptions::new(namespace, identity) };
         Ok(ControllerProgram::start(&self.cluster, options).await?)
+    }
+
+    /// Starts the first controller of a new namespace, and lets it create and remove a few machines.
+    pub(crate) async fn warm_controller(&self, namespace: &str) -> anyhow::Result<ControllerProgram> {
+        self.namespace(namespace).await?;
+        let controller = self.controller(namespace, "first").await?;
+        self.warm_up(namespace).await?;
+        Ok(controller)
     }
 
     /// Disks of each machine.

@@ -9,9 +9,9 @@ use kube::api::{
 };
 use serde_json::json;
 use vmpool_api::v1alpha2;
-use vmpool_engine::image_refresh::DISK_SOURCES;
-use vmpool_engine::standby::STANDBY;
-use vmpool_installation::programs::{ControllerProgram, Simulator};
+use vmpool_engine::image_refresh::{DISK_SOURCES, SETTLING_TIME};
+use vmpool_engine::standby::{STANDBY, StandbyPhase};
+use vmpool_installation::programs::Simulator;
 use vmpool_invariants::object::TestedKind;
 use vmpool_test_cluster::control_plane::RequestKey;
 use vmpool_test_cluster::deadline::Deadline;
@@ -41,9 +41,6 @@ const LONG_STEP: Duration = Duration::from_mins(30);
 /// The interval at which the image is read.
 const POLL: Duration = Duration::from_millis(200);
 
-/// How long an image leads to other content before its machines are replaced.
-const IMAGE_SETTLING: Duration = Duration::from_mins(1);
-
 /// Measures standby machines, image refresh and lifetimes, each with pools of its own.
 pub(crate) async fn measure_life_cycle(
     lab: &Lab,
@@ -66,7 +63,7 @@ pub(crate) async fn measure_life_cycle(
 async fn measure_creation(lab: &Lab, count: usize, report: &mut BenchReport) -> anyhow::Result<()> {
     lab.step(&format!("creating {count} machines"));
     let namespace = "created";
-    let controller = start_warm_controller(lab, namespace).await?;
+    let controller = lab.warm_controller(namespace).await?;
     lab.pool_with(namespace, &[]).await?;
     let seconds = Lab::with_log(&controller, scale_up(lab, namespace, count)).await?;
     Lab::note(&format!("all exist after {seconds:.2} s"));
@@ -87,11 +84,12 @@ async fn measure_activation(
 ) -> anyhow::Result<()> {
     lab.step(&format!("activating {count} standby machines"));
     let namespace = "activated";
-    let controller = start_warm_controller(lab, namespace).await?;
+    let controller = lab.warm_controller(namespace).await?;
     let of_standby = |machine: &DynamicObject| machine.labels().get(STANDBY).cloned();
     // The label is written with the request to stop.
     let is_stopped = move |machine: &DynamicObject| {
-        of_standby(machine).as_deref() == Some("stopped") && machine.data["status"]["phase"] == "Stopped"
+        of_standby(machine).as_deref() == Some(StandbyPhase::Stopped.as_str())
+            && machine.data["status"]["phase"] == "Stopped"
     };
     let mut stopped = lab.tally_of_machines(namespace, is_stopped).await?;
     let mut active = lab.tally_of_machines(namespace, move |machine| of_standby(machine).is_none()).await?;
@@ -122,7 +120,7 @@ async fn measure_activation(
 async fn measure_image_refresh(lab: &Lab, count: usize, report: &mut BenchReport) -> anyhow::Result<()> {
     lab.step(&format!("with the simulator on, 0 -> {count} ready from an image"));
     let namespace = "refreshed";
-    let controller = start_warm_controller(lab, namespace).await?;
+    let controller = lab.warm_controller(namespace).await?;
     let image = GoldenImage::create(lab, namespace).await?;
     let is_ready = |machine: &DynamicObject| {
         machine.metadata.deletion_timestamp.is_none() && machine.data["status"]["phase"] == "Running"
@@ -151,7 +149,7 @@ async fn measure_image_refresh(lab: &Lab, count: usize, report: &mut BenchReport
     let pid = controller_process_id(&controller)?;
     let (cpu, begin) = (usage::cpu_seconds(pid)?, Instant::now());
     image.replace().await?;
-    let deadline = IMAGE_SETTLING + LONG_STEP;
+    let deadline = SETTLING_TIME + LONG_STEP;
     let end = Lab::with_log(&controller, refreshed.reach_within(count, deadline)).await?;
     let (seconds, least) = (seconds_between(begin, end), ready.least());
     let requests = lab.quiet().await?.since(&before);
@@ -181,7 +179,7 @@ async fn measure_lifetime(
 ) -> anyhow::Result<()> {
     lab.step(&format!("creating {count} machines"));
     let namespace = "aged";
-    let controller = start_warm_controller(lab, namespace).await?;
+    let controller = lab.warm_controller(namespace).await?;
     lab.pool_with(namespace, &[]).await?;
     Lab::with_log(&controller, scale_up(lab, namespace, count)).await?;
     lab.quiet().await?;
@@ -210,14 +208,6 @@ async fn measure_lifetime(
     }
     controller.stop().await?;
     Ok(())
-}
-
-/// Starts a controller in a new namespace, and lets it create and remove a few machines.
-async fn start_warm_controller(lab: &Lab, namespace: &str) -> anyhow::Result<ControllerProgram> {
-    lab.namespace(namespace).await?;
-    let controller = lab.controller(namespace, "first").await?;
-    lab.warm_up(namespace).await?;
-    Ok(controller)
 }
 
 /// Scales the pool from 0, and returns the seconds until the last object exists.
@@ -251,7 +241,7 @@ struct GoldenImage {
 
 impl GoldenImage {
     async fn create(lab: &Lab, namespace: &str) -> anyhow::Result<Self> {
-        let kind = GroupVersionKind::gvk("virtualization.deckhouse.io", "v1alpha2", "VirtualImage");
+        let kind = GroupVersionKind::gvk(v1alpha2::GROUP, v1alpha2::VERSION, "VirtualImage");
         let resource = ApiResource::from_gvk(&kind);
         let images = Api::namespaced_with(lab.cluster().admin(), namespace, &resource);
         let uid = create_image(&images).await?;

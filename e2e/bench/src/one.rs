@@ -38,9 +38,7 @@ pub(crate) async fn measure_one_pool<P: Platform>(
 
         let namespace = format!("round-{round}");
         lab.step(&format!("round {round} of {rounds}: the controller, 0 -> {machine_count}"));
-        lab.namespace(&namespace).await?;
-        let mut controller = lab.controller(&namespace, "first").await?;
-        lab.warm_up(&namespace).await?;
+        let mut controller = lab.warm_controller(&namespace).await?;
         ups.push(Lab::with_log(&controller, up(lab, &controller, &namespace, machine_count)).await?);
         if round == rounds {
             lab.step(&format!("watching the settled state for {:?}", options.settle));

@@ -47,7 +47,8 @@ impl ObjectCounter {
     ) -> anyhow::Result<Self> {
         let api: Api<PartialObjectMeta<DynamicObject>> = Api::namespaced_with(client, namespace, &resource);
         let events = watcher(api, watcher::Config::default());
-        Self::start_with(resource, |sender, least| follow(events, |_| true, sender, least)).await
+        Self::start_with(resource, |sender, least| count_watched_objects(events, |_| true, sender, least))
+            .await
     }
 
     /// Starts counting the objects of which `is_counted` is true, with a watch of complete objects.
@@ -62,16 +63,17 @@ impl ObjectCounter {
     ) -> anyhow::Result<Self> {
         let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
         let events = watcher(api, watcher::Config::default());
-        Self::start_with(resource, |sender, least| follow(events, is_counted, sender, least)).await
+        Self::start_with(resource, |sender, least| count_watched_objects(events, is_counted, sender, least))
+            .await
     }
 
     async fn start_with<F: Future<Output = ()> + Send + 'static>(
         resource: ApiResource,
-        follow: impl FnOnce(watch::Sender<Count>, Arc<AtomicUsize>) -> F,
+        count_events: impl FnOnce(watch::Sender<Count>, Arc<AtomicUsize>) -> F,
     ) -> anyhow::Result<Self> {
         let least = Arc::new(AtomicUsize::new(usize::MAX));
         let (sender, count) = watch::channel(Count { objects: 0, at: Instant::now(), complete: false });
-        let task = AbortOnDropHandle::new(tokio::spawn(follow(sender, Arc::clone(&least))));
+        let task = AbortOnDropHandle::new(tokio::spawn(count_events(sender, Arc::clone(&least))));
         let mut tally = Self { resource, count, least, _task: task };
         let listed = tally.count.wait_for(|count| count.complete);
         tokio::time::timeout(step_timeout(0), listed)
@@ -123,7 +125,7 @@ impl ObjectCounter {
     }
 }
 
-async fn follow<K: ResourceExt>(
+async fn count_watched_objects<K: ResourceExt>(
     events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
     is_counted: impl Fn(&K) -> bool,
     sender: watch::Sender<Count>,

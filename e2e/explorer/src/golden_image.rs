@@ -4,12 +4,12 @@
 use serde_json::{Value, json};
 use vmpool_model::{PatchKind, Verb};
 
-use crate::operation_image::use_in_pool;
+use crate::manifest_kubevirt::data_volume_template;
+use crate::operation_image::{VOLUMES, use_in_pool};
 use crate::world::{NAMESPACE, SimulatedWorld};
 
 /// The DataSource, and the prefix of the names of its claims.
 const GOLDEN: &str = "golden";
-const VOLUMES: &str = "datavolumes.cdi.kubevirt.io";
 
 /// The disks of the pool become clones of the image, which is created first.
 pub(crate) async fn clone_golden_image(world: &mut SimulatedWorld) {
@@ -46,11 +46,7 @@ async fn publish_volume(world: &mut SimulatedWorld) -> Value {
             "datavolumes",
             json!({
                 "apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataVolume",
-                "metadata": { "name": name },
-                "spec": {
-                    "source": { "blank": {} },
-                    "storage": { "resources": { "requests": { "storage": "64Mi" } } },
-                },
+                "metadata": { "name": name }, "spec": data_volume_template(&name)["spec"],
             }),
         )
         .await;

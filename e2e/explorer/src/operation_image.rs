@@ -11,7 +11,7 @@ use crate::world::{NAMESPACE, OTHER_NAMESPACE, SimulatedWorld};
 
 const IMAGES: &str = "vmdiskimages.vmpool.dev";
 const WRAPPERS: &str = "wrappedvirtualmachines.vmpool.dev";
-const VOLUMES: &str = "datavolumes.cdi.kubevirt.io";
+pub(crate) const VOLUMES: &str = "datavolumes.cdi.kubevirt.io";
 const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 

@@ -833,29 +833,28 @@ fn an_import_that_its_controller_left_is_continued() {
     );
 }
 
-/// A former leader created the DataVolume after a user had kept the claim of the one before.
-#[test]
-fn a_data_volume_beside_a_kept_claim_is_no_import() {
-    let mut case = ImagePassCase::in_phase(ImagePhase::Queued, DiskImageReason::Queued);
+/// The plan for a DataVolume whose claim a user has kept, after a live read.
+fn plan_beside_kept_claim(phase: ImagePhase, reason: DiskImageReason) -> ImagePlan {
+    let mut case = ImagePassCase::in_phase(phase, reason);
     case.backing.data_volume = FoundObject::Ours(volume_with_transfer(Transfer::InProgress));
     case.backing.claim = FoundObject::Ours(BackingClaim { owned: false, ..bound_claim() });
     case.live = false;
     assert!(case.plan().reads.backing, "the cache may lack the owner of the claim");
     case.live = true;
-    let plan = case.plan();
+    case.plan()
+}
+
+/// A former leader created the DataVolume after a user had kept the claim of the one before.
+#[test]
+fn a_data_volume_beside_a_kept_claim_is_no_import() {
+    let plan = plan_beside_kept_claim(ImagePhase::Queued, DiskImageReason::Queued);
     assert_eq!((plan.actions.clone(), state(&plan).0), (vec![delete_volume()], ImagePhase::Queued));
 }
 
 /// A create of the DataVolume arrived after a user had deleted it and kept its claim.
 #[test]
 fn an_import_beside_a_kept_claim_fails_at_once() {
-    let mut case = ImagePassCase::in_phase(ImagePhase::Syncing, DiskImageReason::Syncing);
-    case.backing.data_volume = FoundObject::Ours(volume_with_transfer(Transfer::InProgress));
-    case.backing.claim = FoundObject::Ours(BackingClaim { owned: false, ..bound_claim() });
-    case.live = false;
-    assert!(case.plan().reads.backing, "the cache may lack the owner of the claim");
-    case.live = true;
-    let plan = case.plan();
+    let plan = plan_beside_kept_claim(ImagePhase::Syncing, DiskImageReason::Syncing);
     assert_eq!(state(&plan), (ImagePhase::RetryableFailure, DiskImageReason::UnknownSyncFailure));
     assert!(plan.status.message.contains("a user has kept it"), "{}", plan.status.message);
 }

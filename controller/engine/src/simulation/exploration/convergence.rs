@@ -28,18 +28,15 @@ pub(super) fn comes_to_rest(
     let mut way = Vec::new();
     for _ in 0..PATIENCE {
         let here = key::state_key(&state);
-        if let Some(&has_converged) = states.known.get(&here) {
-            let is_first = way.is_empty();
-            states.known.extend(way.into_iter().map(|before| (before, false)));
-            return Ok(is_first && has_converged);
+        let known = states.known.get(&here).copied();
+        if known.is_none() && next_convergence_move(&mut state)?.is_some() {
+            way.push(here);
+            continue;
         }
-        if next_convergence_move(&mut state)?.is_none() {
-            states.known.insert(here, true);
-            let is_first = way.is_empty();
-            states.known.extend(way.into_iter().map(|before| (before, false)));
-            return Ok(is_first);
-        }
-        way.push(here);
+        let has_converged = *states.known.entry(here).or_insert(true);
+        let is_first = way.is_empty();
+        states.known.extend(way.into_iter().map(|before| (before, false)));
+        return Ok(is_first && has_converged);
     }
     Err("I8: the world does not come to rest".into())
 }
