@@ -152,7 +152,7 @@ pub struct VirtualDiskDataSourceUploadChecksum {
 /// The volume of the disk.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualDiskPersistentVolumeClaim {
-    /// Capacity of the disk, for example 10Gi. With a data source, it is optional, and the default is the size of the source. You can raise it later, and not lower it.
+    /// Capacity of the disk, greater than zero, for example 10Gi. With a data source, it is optional, and the default is the size of the source. You can raise it later, and not lower it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Quantity>,
     /// Storage class of the volume. The default is the default class of the cluster.

@@ -85,12 +85,8 @@ fn lists_and_texts_have_limits() {
         let too_long = "x".repeat(1025);
         for (pointer, value, message) in [
             ("/spec/selector/matchExpressions", vec![expression; 257].into(), "must have at most 256 items"),
-            ("/spec/selector/matchLabels/farm", too_long.clone().into(), "may not be more than 1024"),
-            (
-                "/spec/virtualMachineTemplate/metadata/labels/farm",
-                too_long.into(),
-                "may not be more than 1024",
-            ),
+            ("/spec/selector/matchLabels/farm", too_long.clone().into(), "Too long: may not be"),
+            ("/spec/virtualMachineTemplate/metadata/labels/farm", too_long.into(), "Too long: may not be"),
         ] {
             let mut pool = crate::minimal("limits");
             let (parent, field) = pointer.rsplit_once('/').context("a pointer has a slash")?;

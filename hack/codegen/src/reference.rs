@@ -155,9 +155,7 @@ fn rule_table(page: &mut String, crd: &ResolvedCrd) {
 /// The type in words, such as `list of object`.
 fn type_name(schema: &Value) -> String {
     if schema.get("x-kubernetes-int-or-string").is_some() {
-        // Every quantity has the pattern of quantities.
-        let is_quantity = schema.get("pattern").is_some();
-        return if is_quantity { "quantity" } else { "number or percentage" }.to_owned();
+        return if is_quantity(schema) { "quantity" } else { "number or percentage" }.to_owned();
     }
     match schema.get("type").and_then(Value::as_str) {
         Some("array") => format!("list of {}", schema.get("items").map_or_else(String::new, type_name)),
@@ -172,6 +170,14 @@ fn type_name(schema: &Value) -> String {
         Some(name) => name.to_owned(),
         None => "any".to_owned(),
     }
+}
+
+/// Whether the value is a quantity. Every quantity has the pattern of quantities; other numbers that can be
+/// text are percentages.
+fn is_quantity(schema: &Value) -> bool {
+    let pattern = schema.get("pattern").and_then(Value::as_str);
+    schema.get("x-kubernetes-int-or-string").is_some()
+        && pattern.is_some_and(|pattern| !pattern.contains('%'))
 }
 
 /// The constraints on a value, without validation rules.
@@ -198,8 +204,7 @@ fn constraints(schema: &Value) -> String {
     {
         all.push(format!("format {format}"));
     }
-    let is_quantity = schema.get("x-kubernetes-int-or-string").is_some();
-    if let Some(pattern) = schema.get("pattern").and_then(Value::as_str).filter(|_| !is_quantity) {
+    if let Some(pattern) = schema.get("pattern").and_then(Value::as_str).filter(|_| !is_quantity(schema)) {
         all.push(format!("matches `{pattern}`"));
     }
     let keys: Vec<&str> =

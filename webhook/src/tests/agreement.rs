@@ -30,7 +30,7 @@ const EQUIVALENTS: &[(&str, &[Rule])] = &[
     ("osType Legacy without paravirtualization has room", &[Rule::LegacyGuest]),
     ("cores are spread evenly over sockets", &[Rule::Cores]),
     ("must be Auto or a percentage from 1% to 100%", &[Rule::BadCoreFraction]),
-    ("must be greater than zero", &[Rule::NoMemory, Rule::DiskSize]),
+    ("must be greater than zero", &[Rule::NoMemory]),
     ("a block device may be listed once", &[Rule::Devices]),
     ("two block devices have the same bootOrder", &[Rule::Devices]),
     ("provisioning of type UserData needs", &[Rule::Provisioning]),

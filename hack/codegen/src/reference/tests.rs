@@ -27,6 +27,7 @@ spec:
               properties:
                 size: {x-kubernetes-int-or-string: true, pattern: '[0-9]+Gi', description: How large.}
                 share: {x-kubernetes-int-or-string: true, description: How many of them.}
+                free: {x-kubernetes-int-or-string: true, minimum: 0, pattern: '^[0-9]+%$', description: How many are free.}
                 parts:
                   type: array
                   maxItems: 3
@@ -40,6 +41,7 @@ spec:
         "| Size | with `-o wide` | `.spec.size` | How large. |",
         "| `spec.size` | quantity | yes |  |  | How large. |",
         "| `spec.share` | number or percentage |  |  |  | How many of them. |",
+        "| `spec.free` | number or percentage |  |  | at least 0; matches `^[0-9]+%$` | How many are free. |",
         "| `spec.parts` | list of object |  |  | most entries 3 | What it is made of. |",
         "| `spec.parts[].mode` | string |  | `A` | one of `A`, `B` | How. |",
         r"| `spec` | say a size | `self.size != '0' \|\| self.parts.size() > 0` |",
