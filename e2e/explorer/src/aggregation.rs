@@ -7,18 +7,23 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::{Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use kube::client::Body as ClientBody;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tower::{BoxError, Service, ServiceExt};
+use tower::util::BoxCloneService;
+use tower::{BoxError, Layer, Service, ServiceExt};
 use vmpool_model::ClientConnection;
 use vmpool_runtime::https::Peer;
 use vmpool_runtime::tls::PeerCertificate;
 
+use crate::instance::CONTROLLER;
 use crate::process::SimulatedProcess;
+
+/// The user of the clients in schedules.
+const USER: &str = "alice";
 
 /// Common name in the certificate that the API server uses as front proxy.
 const PROXY: &str = "front-proxy";
@@ -57,21 +62,26 @@ impl AggregatedApi {
         self.0.lock().retain(|replica| replica.name != name);
     }
 
-    /// Sends a request on behalf of a user to the `which`-th running replica. `None` if no replica responds.
+    /// Sends a request of [`USER`] to the `which`-th running replica. `None` if no replica responds.
     pub async fn post(&self, which: usize, path: &str, body: &Value) -> Option<Reply> {
+        self.post_as(USER, which, path, body.to_string()).await
+    }
+
+    /// Sends a request on behalf of a user to the `which`-th running replica. `None` if no replica responds.
+    async fn post_as(&self, user: &str, which: usize, path: &str, body: impl Into<Body>) -> Option<Reply> {
         let replica = {
             let replicas = self.0.lock();
             replicas.get(which.checked_rem(replicas.len())?)?.clone()
         };
         let request = Request::post(path)
             .header("content-type", "application/json")
-            .header("X-Remote-User", "alice")
+            .header("X-Remote-User", user)
             .header("X-Remote-Group", "system:authenticated")
             .extension(Peer {
                 certificate: Some(PeerCertificate { common_name: Some(PROXY.to_owned()) }),
                 address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
             })
-            .body(Body::from(body.to_string()))
+            .body(body.into())
             .ok()?;
         let answer = async move {
             let Ok(response) = replica.router.oneshot(request).await;
@@ -101,6 +111,48 @@ pub fn authentication_config_map() -> Result<Value, rcgen::Error> {
             "requestheader-extra-headers-prefix": json!(["X-Remote-Extra-"]).to_string(),
         },
     }))
+}
+
+/// Sends the requests of a controller for the aggregated API to a replica of it, as the API server does. All
+/// other requests reach the model.
+pub(crate) struct AggregationLayer(pub(crate) AggregatedApi);
+
+impl Layer<ClientConnection> for AggregationLayer {
+    type Service = BoxCloneService<Request<ClientBody>, Response<ServerBody>, BoxError>;
+
+    fn layer(&self, connection: ClientConnection) -> Self::Service {
+        let front = self.0.clone();
+        BoxCloneService::new(tower::service_fn(move |request: Request<ClientBody>| {
+            let (front, connection) = (front.clone(), connection.clone());
+            async move {
+                if is_aggregated(request.uri().path()) {
+                    forward(&front, request).await
+                } else {
+                    connection.oneshot(request).await
+                }
+            }
+        }))
+    }
+}
+
+fn is_aggregated(path: &str) -> bool {
+    let groups = vmpool_platforms::removal::APIS.removal.iter().map(|api| api.group);
+    groups.into_iter().any(|group| path.strip_prefix("/apis/").is_some_and(|path| path.starts_with(group)))
+}
+
+/// The response of a replica to a controller. Without replicas the API server has no endpoint to call.
+async fn forward(
+    front: &AggregatedApi,
+    request: Request<ClientBody>,
+) -> Result<Response<ServerBody>, BoxError> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await?.to_bytes();
+    let reply = front.post_as(CONTROLLER, 0, parts.uri.path(), body).await;
+    let reply = reply.ok_or("no replica of the aggregated API responds")?;
+    let mut response = Response::new(Full::from(reply.body).map_err(BoxError::from).boxed_unsync());
+    *response.status_mut() = reply.code;
+    response.headers_mut().insert("content-type", HeaderValue::from_static("application/json"));
+    Ok(response)
 }
 
 /// Allows every SubjectAccessReview, because the model has no authorization. Passes all other requests on.

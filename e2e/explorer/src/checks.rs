@@ -11,6 +11,7 @@ use vmpool_invariants::{
 use vmpool_model::{Call, HandledRequest, PatchKind, Verb};
 use vmpool_test_cluster::control_plane::AuditEntry;
 
+use crate::checks_autoscalers as autoscalers;
 use crate::checks_images as images;
 use crate::checks_kubevirt as kubevirt;
 use crate::checks_protection as protection;
@@ -44,6 +45,7 @@ pub fn invariant_violations(world: &SimulatedWorld) -> Vec<String> {
         .chain(old)
         .chain(writes_of_former_leaders(world, &served))
         .chain(protection::restarted_machines(world, &served, &actions))
+        .chain(autoscalers::blind_lowerings(world, &served))
         .chain(kubevirt::copy_violations(world, &served))
         .chain(tenants::tenant_violations(world, &actions, &of_tenant))
         .chain(world.shared_machines.iter().cloned())
@@ -141,6 +143,7 @@ pub fn settled_violations(world: &SimulatedWorld) -> Vec<String> {
     violations.extend(
         disk_collection::check_disk_garbage_collection(state, world.now()).iter().map(ToString::to_string),
     );
+    violations.extend(autoscalers::settled_violations(world));
     violations.extend(images::settled_violations(world));
     violations.extend(tenants::settled_violations(world));
     for pool in state.all(TestedKind::Pool).filter(|pool| !pool.is_terminating()) {

@@ -1,4 +1,4 @@
-//! Every single fault at every position of short scenarios: 17 of pools of both platforms, one that only
+//! Every single fault at every position of short scenarios: 20 of pools of both platforms, one that only
 //! pools of DVP have, and with KubeVirt eleven that only its pools have, and four of disk images.
 
 use serde_json::{Value, json};
@@ -9,6 +9,7 @@ use crate::claim_client::ClaimParameters;
 use crate::fault::{ReadFault, WriteFault};
 use crate::manifest::resources_of_platform;
 use crate::operation::{RemovalOperation, ScheduleOperation};
+use crate::operation_autoscaler::{AutoscalerOperation, AutoscalerParameters, FreeParameter};
 use crate::operation_health::HealthOperation;
 use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
@@ -18,7 +19,7 @@ use crate::operation_standby::StandbyOperation;
 use crate::operation_tenant::{Forgery, TenantOperation};
 use crate::schedule::{Schedule, ScheduleResult};
 use crate::webhook::WebhookState;
-use crate::world::SimulatedWorldOptions;
+use crate::world::{SimulatedFeatures, SimulatedWorldOptions};
 
 /// Pause between the prelude and the scenario's own step, in milliseconds.
 const PRELUDE_PAUSE: u64 = 4000;
@@ -77,6 +78,7 @@ impl FaultScenario {
 pub fn all_scenarios(platform: TestedPlatform) -> Vec<FaultScenario> {
     let mut all = machine_scenarios(platform);
     all.extend(template_scenarios(platform));
+    all.extend(autoscaler_scenarios(platform));
     match platform {
         TestedPlatform::Dvp => all.push(lost_node_scenario()),
         TestedPlatform::KubeVirt => {
@@ -223,6 +225,25 @@ fn template_scenarios(platform: TestedPlatform) -> Vec<FaultScenario> {
     ]
 }
 
+/// The scenarios in which an autoscaler raises the replicas of a pool, lowers them, and lowers them by name.
+fn autoscaler_scenarios(platform: TestedPlatform) -> Vec<FaultScenario> {
+    let scenario = |name, replicas, policy, free| {
+        let parameters =
+            AutoscalerParameters { free: FreeParameter::Machines(free), min: 0, max: 3, delay: 1 };
+        FaultScenario::of_pools(
+            platform,
+            name,
+            vec![ScheduleOperation::CreatePool(replicas, policy, ephemeral_disk())],
+            ScheduleOperation::Autoscaler(AutoscalerOperation::Create(0, parameters)),
+        )
+    };
+    vec![
+        scenario("an autoscaler raises", 1, "NewestFirst", 2),
+        scenario("an autoscaler lowers", 2, "NewestFirst", 0),
+        scenario("an autoscaler lowers by name", 3, "Explicit", 1),
+    ]
+}
+
 /// The scenarios that only pools of KubeVirt have.
 fn kubevirt_scenarios() -> Vec<FaultScenario> {
     let scenario = |name, prelude, op| FaultScenario::of_pools(TestedPlatform::KubeVirt, name, prelude, op);
@@ -320,6 +341,10 @@ impl FaultScenario {
             webhook: true,
             latency: 10,
             images: self.images,
+            features: SimulatedFeatures {
+                autoscales: matches!(self.op, ScheduleOperation::Autoscaler(_)),
+                ..SimulatedFeatures::default()
+            },
             ..SimulatedWorldOptions::default()
         };
         Schedule { options, steps, ..Schedule::default() }

@@ -11,6 +11,7 @@ use crate::attempt::MachineToRemove;
 use crate::edits;
 use crate::instance::SimulatedProgram;
 use crate::manifest::POOL;
+use crate::operation_autoscaler::AutoscalerOperation;
 use crate::operation_health::HealthOperation;
 use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
@@ -100,6 +101,8 @@ pub enum ScheduleOperation {
     Recycling(RecyclingOperation),
     /// An operation about standby machines.
     Standby(StandbyOperation),
+    /// An operation about autoscalers.
+    Autoscaler(AutoscalerOperation),
     /// An operation about disk images and wrappers.
     Image(ImageOperation),
     /// An operation of a tenant of another namespace.
@@ -125,7 +128,11 @@ impl ScheduleOperation {
     /// Whether the operation needs replicas of the aggregated API.
     pub fn uses_api(&self) -> bool {
         match self {
-            Self::RemoveTargets(_) | Self::KillApiserver(_) | Self::PauseApiserver(_) => true,
+            // An autoscaler removes machines of Explicit pools by name.
+            Self::RemoveTargets(_)
+            | Self::KillApiserver(_)
+            | Self::PauseApiserver(_)
+            | Self::Autoscaler(_) => true,
             Self::Protection(operation) => operation.uses_api(),
             _ => false,
         }
@@ -219,6 +226,7 @@ impl ScheduleOperation {
             Self::Health(operation) => operation.perform(world).await,
             Self::Recycling(operation) => operation.perform(world).await,
             Self::Standby(operation) => operation.perform(world).await,
+            Self::Autoscaler(operation) => operation.perform(world).await,
             Self::Image(operation) => operation.perform(world).await,
             Self::Tenant(operation) => operation.perform(world).await,
         }

@@ -8,6 +8,7 @@ use crate::admission_policy::AdmissionPolicyEffect;
 use crate::claim_client::ClaimParameters;
 use crate::manifest_kubevirt::TypeSource;
 use crate::operation::{RemovalOperation, ScheduleOperation};
+use crate::operation_autoscaler::{AutoscalerOperation, AutoscalerParameters, FreeParameter};
 use crate::operation_health::HealthOperation;
 use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
@@ -17,7 +18,7 @@ use crate::operation_standby::StandbyOperation;
 use crate::operation_tenant::{Forgery, TenantOperation};
 use crate::schedule::Schedule;
 use crate::webhook::WebhookState;
-use crate::world::SimulatedWorldOptions;
+use crate::world::{SimulatedFeatures, SimulatedWorldOptions};
 
 /// Of 1000 schedules, this many pause the leader until another one has replaced it, in addition to their
 /// other faults.
@@ -99,6 +100,9 @@ const WITH_IMAGE_REFRESH: u64 = 150;
 /// Length of the pause in milliseconds after which the content of an image counts.
 const SETTLING: u64 = 61_000;
 
+/// Of 1000 schedules, this many have an autoscaler.
+const WITH_AUTOSCALER: u64 = 200;
+
 /// Of 1000 schedules, this many have a tenant of another namespace that forges references to the pool.
 const WITH_TENANT: u64 = 250;
 
@@ -125,7 +129,8 @@ impl Schedule {
             platform,
             seed,
             controllers: if former_leader_resumed || random.per_mille(200) { 2 } else { 1 },
-            apiservers: if named { one_or_two(&random) } else { 0 },
+            // An autoscaler removes machines of Explicit pools by name.
+            apiservers: if named { one_or_two(&random) } else { usize::from(has_autoscaler(seed)) },
             webhook: random.per_mille(600),
             latency: random.number(1..=60),
             write_faults_per_mille: if random.per_mille(600) { random.number(0..=150) } else { 0 },
@@ -136,7 +141,10 @@ impl Schedule {
             instancetypes: instancetypes(platform, seed),
             provisioning_limit: provisioning_limit(seed),
             standby: initial_standby(seed),
-            image_refresh: has_image_refresh(platform, seed),
+            features: SimulatedFeatures {
+                image_refresh: has_image_refresh(platform, seed),
+                autoscales: has_autoscaler(seed),
+            },
         };
         let mut steps = vec![(random.number(0..=2000), first(&random, platform))];
         if options.images {
@@ -174,8 +182,11 @@ impl Schedule {
             with_claim(seed, &mut steps);
         }
         with_recycling(seed, &mut steps);
-        if options.image_refresh {
+        if options.features.image_refresh {
             with_image_refresh(platform, seed, &mut steps);
+        }
+        if options.features.autoscales {
+            with_autoscaler(seed, &mut steps);
         }
         with_slow_admission(seed, &mut steps);
         with_lost_nodes(&options, &mut steps);
@@ -195,6 +206,50 @@ fn with_slow_admission(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     steps.insert(until, (random.number(0..=60_000), ScheduleOperation::SlowAdmission(0)));
     let seconds = *random.one(&[10, 20, 30]).unwrap_or(&30);
     steps.insert(from, (0, ScheduleOperation::SlowAdmission(seconds)));
+}
+
+fn has_autoscaler(seed: u64) -> bool {
+    SeededRandom::new(seed ^ 0xa5ca).per_mille(WITH_AUTOSCALER)
+}
+
+/// Adds autoscalers of the pool. Decided apart from the other decisions, so that the other steps stay the
+/// same.
+fn with_autoscaler(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
+    let random = SeededRandom::new(seed ^ 0xa5cb);
+    let first = place(&random, 0, steps);
+    let create = AutoscalerOperation::Create(0, autoscaler_parameters(&random));
+    steps.insert(first, (pause(&random), ScheduleOperation::Autoscaler(create)));
+    for _ in 0..random.number(1..=6) {
+        let at = place(&random, first + 1, steps);
+        let operation = ScheduleOperation::Autoscaler(autoscaler_op(&random));
+        steps.insert(at, (random.number(0..=40_000), operation));
+    }
+}
+
+fn autoscaler_op(random: &SeededRandom) -> AutoscalerOperation {
+    // Most operations concern the first autoscaler.
+    let which = usize::from(random.per_mille(250));
+    match random.number(0..=9) {
+        0..=4 => AutoscalerOperation::Change(which, autoscaler_parameters(random)),
+        5..=6 => AutoscalerOperation::Create(which, autoscaler_parameters(random)),
+        7..=8 => AutoscalerOperation::Pause(which, random.per_mille(500)),
+        _ => AutoscalerOperation::Delete(which),
+    }
+}
+
+fn autoscaler_parameters(random: &SeededRandom) -> AutoscalerParameters {
+    let number = |most| u32::try_from(random.number(0..=most)).unwrap_or_default();
+    let min = number(2);
+    AutoscalerParameters {
+        free: if random.per_mille(300) {
+            FreeParameter::Percent(50 + number(100))
+        } else {
+            FreeParameter::Machines(number(3))
+        },
+        min,
+        max: min + number(5),
+        delay: number(30),
+    }
 }
 
 /// Turns healing on, and loses nodes. Decided apart from the other decisions, so that the other steps stay

@@ -93,8 +93,17 @@ pub struct SimulatedWorldOptions {
     pub provisioning_limit: usize,
     /// How many standby machines the pool has at first. With 0, no operation concerns them.
     pub standby: usize,
+    /// The feature gates that are on in some worlds only.
+    pub features: SimulatedFeatures,
+}
+
+/// Features that are on in some worlds only.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SimulatedFeatures {
     /// Whether the controllers follow the images of pools.
     pub image_refresh: bool,
+    /// Whether the programs serve autoscalers.
+    pub autoscales: bool,
 }
 
 /// A cluster in memory.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use kube::Client;
 use tokio_util::sync::CancellationToken;
 use vmpool_controller::metrics::ControllerMetrics;
 use vmpool_controller::options::PlatformName;
@@ -21,7 +20,7 @@ use vmpool_runtime::testing::SeededEntropy;
 use vmpool_runtime::tls::ClientCas;
 
 use super::SimulatedWorld;
-use crate::aggregation::allow_every_review;
+use crate::aggregation::{AggregationLayer, allow_every_review};
 use crate::fault::PAUSE;
 use crate::instance::{APISERVER, CONTROLLER, ProgramInstance, SYSTEM, SimulatedProgram};
 use crate::process::SimulatedProcess;
@@ -61,7 +60,11 @@ impl SimulatedWorld {
 
     fn controller(&self, env: &Env) -> (String, Task) {
         let name = format!("{CONTROLLER}-{}", self.started);
-        let client: Client = self.server.client(&name, SYSTEM);
+        let client = if self.options.features.autoscales {
+            self.server.client_through(&name, SYSTEM, &AggregationLayer(self.front.clone()))
+        } else {
+            self.server.client(&name, SYSTEM)
+        };
         let lease = LeaseConfig::new(SYSTEM, LEASE, &*name);
         let dependencies = Dependencies {
             env: env.clone(),
@@ -71,11 +74,12 @@ impl SimulatedWorld {
             settings: ControllerSettings {
                 limits_provisioning: true,
                 keeps_standby: true,
+                autoscales: self.options.features.autoscales,
                 ..ControllerSettings::default()
             },
             metrics: ControllerMetrics::new(env),
             images: self.options.images.then(image_settings),
-            image_refresh: self.options.image_refresh.then(ImageRefreshSettings::default),
+            image_refresh: self.options.features.image_refresh.then(ImageRefreshSettings::default),
         };
         let leader_health = LeaderHealth::default();
         let platform = match self.options.platform {
@@ -107,7 +111,7 @@ impl SimulatedWorld {
                 apis: vmpool_platforms::removal::APIS,
                 enabled: true,
                 accept_within: acceptance_window(RESERVATION_AGE),
-                autoscales: false,
+                autoscales: self.options.features.autoscales,
                 request_timeout: REQUEST_TIMEOUT,
             },
             HealthEndpoints::new(),
