@@ -59,6 +59,18 @@ struct Image {
     removed_by_user: bool,
     was_ready: bool,
     is_ready: bool,
+    /// The UIDs of the objects with its data that its status has named.
+    shown: BTreeSet<String>,
+}
+
+impl Image {
+    /// The status of the image names these objects.
+    fn showing(mut self, image: &JsonObject) -> Self {
+        let fields = ["dataVolume", "claim", "snapshot", "dataSource"];
+        let uids = fields.map(|field| image.text(&format!("/status/{field}/uid")).to_owned());
+        self.shown.extend(uids.into_iter().filter(|uid| !uid.is_empty()));
+        self
+    }
 }
 
 /// Why an object holds an image.
@@ -294,7 +306,9 @@ impl ImageReferences {
             removed_by_user: known.is_some_and(|known| known.removed_by_user),
             was_ready: known.is_some_and(|known| known.was_ready) || object.phase() == "Ready",
             is_ready: object.phase() == "Ready",
-        };
+            shown: known.map(|known| known.shown.clone()).unwrap_or_default(),
+        }
+        .showing(object);
         self.images.insert(object.uid().to_owned(), image);
         if !change.removed {
             return None;
@@ -305,13 +319,16 @@ impl ImageReferences {
     }
 
     /// Whether the deletion of an object with the data of an image loses no data: no machine could clone the
-    /// image yet. The garbage collector deletes such objects that the image still owns, if the image is
-    /// deleted in the foreground. The controller deletes those of an import that failed, for example because
+    /// image yet, or it has never been ready with this object. The garbage collector deletes such objects that
+    /// the image still owns, if the image is deleted in the foreground. The controller deletes those of an import that failed, for example because
     /// a user deleted its claim.
     fn is_unfinished(&self, image: &str, object: &JsonObject) -> bool {
         let mut owners = object.at("/metadata/ownerReferences").as_array().into_iter().flatten();
         let is_owned = owners.any(|owner| owner["uid"] == image);
-        self.images.get(image).is_some_and(|image| !image.was_ready || is_owned && !image.is_ready)
+        self.images.get(image).is_some_and(|image| {
+            let is_shown = image.is_ready && image.shown.contains(object.uid());
+            !image.was_ready || is_owned && !is_shown
+        })
     }
 
     /// Whether the deleted object is a DataVolume without its claim: the controller deletes no claims, so a

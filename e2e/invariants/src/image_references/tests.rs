@@ -69,6 +69,12 @@ impl Checked {
         self.change(IMAGES, "debian", &image, false)
     }
 
+    /// The status of the ready image names this snapshot.
+    fn ready_with(self, snapshot: &str) -> Self {
+        let status = json!({ "phase": "Ready", "snapshot": { "uid": snapshot } });
+        self.change(IMAGES, "debian", &json!({ "status": status }), false)
+    }
+
     fn gone(self) -> Self {
         self.change(IMAGES, "debian", &json!({}), true)
     }
@@ -153,7 +159,9 @@ impl Checked {
     Checked::default().image_in("Syncing").machine(false).owned_snapshot(false).marked_in("Syncing", &[IMAGE_PROTECTION])
         .owned_snapshot(true), 0)]
 #[case::a_snapshot_that_a_ready_image_owns(
-    Checked::default().image_in("Ready").machine(false).owned_snapshot(false).marked().owned_snapshot(true), 1)]
+    Checked::default().machine(false).owned_snapshot(false).ready_with("uid-debian-snapshot").marked().owned_snapshot(true), 1)]
+#[case::a_snapshot_that_replaces_the_one_of_a_ready_image(
+    Checked::default().ready_with("uid-lost").machine(false).owned_snapshot(false).marked().owned_snapshot(true), 0)]
 #[case::lost_data_is_imported_again(Checked::default().image().machine(false).snapshot(true), 0)]
 fn an_image_is_deleted_after_its_references(#[case] checked: Checked, #[case] violations: usize) {
     assert_eq!(checked.found.len(), violations, "{:#?}", checked.found);
