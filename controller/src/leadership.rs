@@ -23,6 +23,7 @@ use crate::platform_state::{PlatformStates, ShownState};
 use crate::pools::context::{PoolContext, SharedByPlatforms};
 use crate::pools::disk_sources::DiskSourceStore;
 use crate::pools::preserved::PreservedStorage;
+use crate::pools::shared_clock::SharedServerClock;
 use crate::pools::shared_slots::SharedClassSlots;
 use crate::pools::sources::Sources;
 use crate::settings::{ControllerSettings, ImageRefreshSettings};
@@ -49,6 +50,8 @@ pub struct Dependencies {
     pub images: Option<ImageSettings>,
     /// Settings of image refresh; `None` if this instance does not follow the sources of disks.
     pub image_refresh: Option<ImageRefreshSettings>,
+    /// The clock of the API server, as this process knows it.
+    pub server_clock: SharedServerClock,
 }
 
 /// The health of a leader, for probes.
@@ -212,6 +215,7 @@ impl LeadershipResources {
             images: self.image_gate.clone(),
             autoscaled: self.pool_hub.clone(),
             class_slots: self.class_slots.clone(),
+            server_clock: self.dependencies.server_clock.clone(),
         };
         PoolContext::new(self.handles(), shared, self.settings(), self.metrics().clone())
     }

@@ -52,6 +52,7 @@ pub use pools::events::EventReason;
 pub use pools::lead::lead_platform;
 pub use pools::live::ReadError;
 pub use pools::preview::{Preview, preview_pool};
+pub use pools::shared_clock::SharedServerClock;
 pub use process::options;
 pub use process::platforms::lead_all;
 pub use process::run::{ControllerRunError, run_controller, run_leader_election};

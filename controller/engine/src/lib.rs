@@ -49,8 +49,8 @@
 //! 1. `ids` and `membership::owner`: names, UIDs and owners of objects;
 //! 2. facts, stored records and limits: [`activity`], [`revisions`], [`condition`], [`scale_up::names`],
 //!    [`scale_up::provisioning_limit`], [`scale_up::class_slots`], [`scale_down::removal`], [`failure`],
-//!    [`backoff`], [`limits`], [`annotated_setting`], [`membership::losses`], [`selector`], [`copied_pool`], [`protection`],
-//!    [`progress`], [`healing::setting`], `draining` and `recycling` without their planners and
+//!    [`backoff`], [`limits`], [`annotated_setting`], [`membership::losses`], [`selector`], [`server_clock`],
+//!    [`copied_pool`], [`protection`], [`progress`], [`healing::setting`], `draining` and `recycling` without their planners and
 //!    `recycling::due`, `standby` without its planners, [`image_refresh`] without `outdated`, [`admission`]
 //!    (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts; `scale_down::policy`, which compares machines and which
@@ -113,6 +113,7 @@ mod rollout;
 pub mod scale_down;
 pub mod scale_up;
 pub mod selector;
+pub mod server_clock;
 pub mod standby;
 pub mod status;
 

@@ -14,6 +14,7 @@ use crate::model::{
 use crate::plan::{NamesInUse, ObservedPool, PlanSettings, PoolAction, PoolSnapshot};
 use crate::revisions::RevisionId;
 use crate::scale_up::names::{NameBlock, Namer};
+use crate::server_clock::ServerClock;
 use crate::{PassMemory, Plan};
 
 pub(crate) const POOL_UID: &str = "pool-uid";
@@ -55,6 +56,7 @@ pub(crate) struct PoolWorld {
     /// Disks that the platform deleted in order to restore them, and when they were gone.
     pub(crate) replaced: BTreeMap<Arc<str>, Duration>,
     pub(crate) uptime: Duration,
+    pub(crate) server_clock: Option<ServerClock>,
 }
 
 impl PoolWorld {
@@ -78,6 +80,7 @@ impl PoolWorld {
             foreign_names: BTreeSet::new(),
             replaced: BTreeMap::new(),
             uptime: UPTIME,
+            server_clock: None,
         }
     }
 
@@ -211,6 +214,7 @@ impl PoolWorld {
         PoolSnapshot {
             now: observation_time(),
             uptime: self.uptime,
+            server_clock: self.server_clock,
             machines,
             disks: self.disks.clone().into_iter().collect(),
             pool_disks: self.disks.values().cloned().collect(),

@@ -24,6 +24,7 @@ use crate::pools::pool_entry::CachedPool;
 use crate::pools::pool_key::PoolKey;
 use crate::pools::revisions::pool_revisions::PoolRevisions;
 use crate::pools::revisions::stored::RevisionFacts;
+use crate::pools::shared_clock::SharedServerClock;
 use crate::pools::shared_slots::SharedClassSlots;
 use crate::pools::sources::Sources;
 use crate::pools::status_conflict::StatusConflict;
@@ -139,6 +140,8 @@ pub(crate) struct PoolContext<P: Platform> {
     pub(crate) pool_counts: PoolCounts,
     /// The limit on provisioning of each storage class, which all platforms share.
     pub(crate) class_slots: Arc<SharedClassSlots>,
+    /// The clock of the API server, which all pools of the process share.
+    pub(crate) server_clock: SharedServerClock,
 }
 
 /// What the passes of all platforms share.
@@ -152,6 +155,8 @@ pub(crate) struct SharedByPlatforms {
     pub(crate) autoscaled: PoolHub,
     /// The limit on provisioning of each storage class.
     pub(crate) class_slots: Arc<SharedClassSlots>,
+    /// The clock of the API server.
+    pub(crate) server_clock: SharedServerClock,
 }
 
 impl<P: Platform> PoolContext<P> {
@@ -173,8 +178,15 @@ impl<P: Platform> PoolContext<P> {
         settings: ControllerSettings,
         metrics: Arc<ControllerMetrics>,
     ) -> Self {
-        let SharedByPlatforms { configuration, sources, disk_sources, images, autoscaled, class_slots } =
-            shared;
+        let SharedByPlatforms {
+            configuration,
+            sources,
+            disk_sources,
+            images,
+            autoscaled,
+            class_slots,
+            server_clock,
+        } = shared;
         Self {
             queue: PassQueue::new(leader.env.clone(), settings.debounce, Arc::new(metrics.queue.clone())),
             former_pools: PassQueue::new(
@@ -196,6 +208,7 @@ impl<P: Platform> PoolContext<P> {
             metrics,
             pool_counts: PoolCounts::default(),
             class_slots,
+            server_clock,
         }
     }
 

@@ -68,6 +68,7 @@ pub(crate) fn observe_pool_snapshot<P: Platform>(
     let mut snapshot = PoolSnapshot {
         now: context.leader.env.now(),
         uptime: context.leader.env.uptime(),
+        server_clock: context.server_clock.get(),
         machines,
         disks,
         other_users: other_users(context, pool, &pool_disks),

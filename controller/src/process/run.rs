@@ -12,6 +12,7 @@ use vmpool_runtime::lease::{Candidate, LeaseConfig};
 
 use crate::leadership::{Dependencies, LeaderHealth};
 use crate::metrics::{ControllerMetrics, LeadershipChange};
+use crate::pools::shared_clock::SharedServerClock;
 use crate::process::options::{ControllerArgs, ControllerArgsError, PlatformName};
 use crate::process::platforms::lead_all;
 use crate::process::uninstall::{self, FinalizerScope, UninstallError};
@@ -114,6 +115,7 @@ pub async fn run_controller(
         metrics: metrics.clone(),
         images: reconciles_images.then_some(images),
         image_refresh,
+        server_clock: SharedServerClock::default(),
     };
 
     let leader_health = LeaderHealth::default();

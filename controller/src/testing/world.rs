@@ -16,6 +16,7 @@ use crate::images::ImageSettings;
 use crate::leadership::{Dependencies, LeaderHealth};
 use crate::metrics::ControllerMetrics;
 use crate::pools::lead::lead_platform;
+use crate::pools::shared_clock::SharedServerClock;
 use crate::process::options::PlatformName;
 use crate::process::platforms::lead_all;
 use crate::settings::{ControllerSettings, ImageRefreshSettings};
@@ -59,6 +60,8 @@ pub(crate) struct LeaderWorld {
     /// Settings of disk images, if the leader reconciles them.
     pub(crate) images: Option<ImageSettings>,
     pub(crate) image_refresh: Option<ImageRefreshSettings>,
+    /// What the process knows of the clock of the API server.
+    pub(crate) server_clock: SharedServerClock,
     leader: Option<Task>,
 }
 
@@ -77,6 +80,7 @@ impl LeaderWorld {
             stop: CancellationToken::new(),
             images: None,
             image_refresh: None,
+            server_clock: SharedServerClock::default(),
             leader: None,
         }
     }
@@ -122,6 +126,7 @@ impl LeaderWorld {
             metrics: self.metrics.clone(),
             images: self.images.clone(),
             image_refresh: self.image_refresh.clone(),
+            server_clock: self.server_clock.clone(),
         }
     }
 

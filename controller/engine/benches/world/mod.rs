@@ -147,6 +147,7 @@ impl BenchWorld {
         PoolSnapshot {
             now: Timestamp::from_second(1_900_000_000).expect("in range"),
             uptime: Duration::from_secs(1000),
+            server_clock: None,
             machines: self.machines.clone(),
             disks: self.disks.clone().into_iter().collect(),
             pool_disks: self.pool_disks.clone(),

@@ -48,8 +48,7 @@ fn time_until_stuck(
     machine: &Machine,
 ) -> Option<Duration> {
     let since = machine.terminating_since?;
-    let age = Duration::try_from(observed.now.duration_since(since)).unwrap_or_default();
-    Some(healing.replace_stuck_after.saturating_sub(age))
+    Some(healing.replace_stuck_after.saturating_sub(observed.time_since_timestamp(since)))
 }
 
 #[cfg(test)]

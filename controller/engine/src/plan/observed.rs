@@ -15,6 +15,7 @@ use crate::model::{Disk, DiskState, Machine, Pool};
 use crate::revisions::RevisionId;
 use crate::scale_down::removal::RESERVATION_AGE;
 use crate::scale_up::class_slots::ClassSlots;
+use crate::server_clock::ServerClock;
 use crate::standby::StandbySettings;
 
 /// The names that are in use in the pool's namespace.
@@ -35,6 +36,8 @@ pub struct PoolSnapshot {
     pub now: Timestamp,
     /// The same time on the monotonic clock.
     pub uptime: Duration,
+    /// The clock of the API server; `None` before this leader has created a machine or a disk.
+    pub server_clock: Option<ServerClock>,
     /// Machines of the pool's namespace that the pool owns or that have its UID as a label.
     pub machines: Vec<Arc<Machine>>,
     /// The existing disks that the machines refer to, by name.
@@ -113,6 +116,8 @@ pub struct ObservedPool<'a> {
     pub now: Timestamp,
     /// [`PoolSnapshot::uptime`].
     pub uptime: Duration,
+    /// [`PoolSnapshot::server_clock`].
+    pub server_clock: Option<ServerClock>,
     /// The pool.
     pub pool: &'a Pool,
     /// [`PoolSnapshot::machines`].
@@ -154,6 +159,7 @@ impl<'a> ObservedPool<'a> {
         Self {
             now: snapshot.now,
             uptime: snapshot.uptime,
+            server_clock: snapshot.server_clock,
             pool,
             machines: &snapshot.machines,
             disks: &snapshot.disks,
@@ -189,8 +195,22 @@ impl<'a> ObservedPool<'a> {
     /// The time since the start of the machine, which is its creation or its activation; zero if that is in
     /// the future.
     pub(crate) fn age_of(&self, machine: &Machine) -> Duration {
-        let start = self.activation_of(machine).unwrap_or(machine.created);
-        Duration::try_from(self.now.duration_since(start)).unwrap_or_default()
+        let created = self.time_since_timestamp(machine.created);
+        // A leader wrote the time of the activation by its wall clock.
+        self.activation_of(machine).map_or(created, |activated| self.elapsed_since(activated).min(created))
+    }
+
+    /// The time since the API server wrote this creation or deletion timestamp; zero if that is in the
+    /// future. If the clock of the controller is ahead, it must not make new objects old. If it is behind,
+    /// they seem to be younger.
+    pub(crate) fn time_since_timestamp(&self, written: Timestamp) -> Duration {
+        let elapsed = self.elapsed_since(written);
+        self.server_clock.map_or(elapsed, |clock| elapsed.min(clock.longest_since(written, self.uptime)))
+    }
+
+    /// The time since this moment, by the wall clock; zero if that is in the future.
+    fn elapsed_since(&self, moment: Timestamp) -> Duration {
+        Duration::try_from(self.now.duration_since(moment)).unwrap_or_default()
     }
 
     /// When the machine was activated; `None` if it was not, or if the annotation contains a time in the

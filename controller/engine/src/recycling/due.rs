@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::cause::RecycleCause;
 use crate::image_refresh::{ImageRefresh, is_outdated_by_image};
-use crate::model::{Machine, Pool};
+use crate::model::Machine;
 use crate::plan::observed::ObservedPool;
 
 /// Why the machine is due; `None` if it is not. What hooks released is no part of this answer.
@@ -14,8 +12,7 @@ pub(crate) fn find_recycle_cause(observed: &ObservedPool<'_>, machine: &Machine)
     let pool = observed.pool;
     let is_requested =
         || machine.recycling.as_ref().and_then(|known| known.requested) > Some(machine.created);
-    let is_too_old =
-        || find_remaining_lifetime(pool, machine, observed.now).is_some_and(|left| left.is_zero());
+    let is_too_old = || find_remaining_lifetime(observed, machine).is_some_and(|left| left.is_zero());
     if is_requested() {
         Some(RecycleCause::Requested)
     } else if !pool.has_claims_left(machine) {
@@ -30,13 +27,12 @@ pub(crate) fn find_recycle_cause(observed: &ObservedPool<'_>, machine: &Machine)
 
 /// The time until the machine is too old or one more source counts; `None` if neither happens.
 pub(crate) fn find_time_until_due(observed: &ObservedPool<'_>, machine: &Machine) -> Option<Duration> {
-    let lifetime = find_remaining_lifetime(observed.pool, machine, observed.now);
+    let lifetime = find_remaining_lifetime(observed, machine);
     lifetime.into_iter().chain(observed.memory.contents.next_settled(observed.uptime)).min()
 }
 
 /// The time until the machine is too old; zero if it is. `None` if it never is.
-pub(super) fn find_remaining_lifetime(pool: &Pool, machine: &Machine, now: Timestamp) -> Option<Duration> {
-    let lifetime = pool.recycle.lifetime_of(&machine.id.uid)?;
-    let age = Duration::try_from(now.duration_since(machine.created)).unwrap_or_default();
-    Some(lifetime.saturating_sub(age))
+pub(super) fn find_remaining_lifetime(observed: &ObservedPool<'_>, machine: &Machine) -> Option<Duration> {
+    let lifetime = observed.pool.recycle.lifetime_of(&machine.id.uid)?;
+    Some(lifetime.saturating_sub(observed.time_since_timestamp(machine.created)))
 }

@@ -67,7 +67,7 @@ fn find_due_machines<'a>(
     disrupted: &BTreeSet<Uid>,
     plan: &mut Plan,
 ) -> Vec<DueMachine<'a>> {
-    let (pool, targets) = (observed.pool, observed.pool.record.target_uids());
+    let targets = observed.pool.record.target_uids();
     let (mut due, mut next) = (Vec::new(), None::<Duration>);
     for machine in observed.pool_machines().filter(|machine| !machine.terminating) {
         let uid = &machine.id.uid;
@@ -78,7 +78,7 @@ fn find_due_machines<'a>(
         match find_recycle_cause(observed, machine).or_else(released) {
             Some(cause) => due.push(DueMachine { machine, cause }),
             None => {
-                next = next.into_iter().chain(find_remaining_lifetime(pool, machine, observed.now)).min();
+                next = next.into_iter().chain(find_remaining_lifetime(observed, machine)).min();
             }
         }
     }

@@ -18,6 +18,7 @@ use crate::model::{Disk, DiskAnnotations, DiskSource, Draft, Machine, ObjectId};
 use crate::plan::{
     ApplyStage, DeleteReason, Disruption, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot, UpdateOutcome,
 };
+use crate::server_clock::ServerClock;
 use crate::{ComputedStatus, PassMemory, Plan, PoolAction};
 
 /// The fate of a request.
@@ -49,6 +50,8 @@ pub(super) struct SimulatedController {
     pub(super) basis: RequestBasis,
     /// The position of the cache of machines that the last plan used.
     cached: usize,
+    /// The clock of the API server.
+    server_clock: Option<ServerClock>,
     /// The machines of the last pass, by name.
     pub(super) known: BTreeMap<Arc<str>, Arc<Machine>>,
     /// The versions of the disks of the last pass, by name.
@@ -70,6 +73,7 @@ impl SimulatedController {
             pending: VecDeque::new(),
             basis: RequestBasis { seen: 0, pool: 0, planned: 0, current: true, activating: 0 },
             cached: 0,
+            server_clock: None,
             known: BTreeMap::new(),
             versions: BTreeMap::new(),
             machine_versions: BTreeMap::new(),
@@ -145,6 +149,7 @@ impl SimulatedController {
         let mut snapshot = PoolSnapshot {
             now: api.timestamp(),
             uptime: api.now,
+            server_clock: self.server_clock,
             machines,
             disks: disk_snapshot.into_iter().map(|disk| (disk.id.name.clone(), disk)).collect(),
             pool_disks,
@@ -389,6 +394,7 @@ impl SimulatedController {
         match action {
             PoolAction::Create { draft } => {
                 self.memory.next_number = (draft.number + 1).max(self.memory.next_number);
+                self.server_clock = Some(ServerClock::of_create(machine.created, api.now));
                 return self.machine_created(api, &machine.id, api.pool.includes(machine), draft);
             }
             PoolAction::Update { to, .. } => {

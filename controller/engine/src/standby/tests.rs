@@ -398,6 +398,9 @@ fn an_activation_in_the_future_counts_as_absent() {
     let observed = world.observed(&snapshot);
     assert_eq!(observed.age_of(&machine(-1)), Duration::from_hours(1));
     assert!(observed.age_of(&machine(1)) > Duration::from_hours(24));
+    let mut forged = machine(-1);
+    forged.created = observation_time() - jiff::SignedDuration::from_mins(30);
+    assert_eq!(observed.age_of(&forged), Duration::from_mins(30), "no machine starts before it is created");
     assert_eq!(read_activated_at(Some(&[(ACTIVATED_AT.to_owned(), "soon".to_owned())].into())), None);
 }
 

@@ -77,6 +77,7 @@ impl<P: Platform> SamplePool<P> {
         let snapshot = PoolSnapshot {
             now: sample_creation_time(),
             uptime: std::time::Duration::ZERO,
+            server_clock: None,
             machines: Vec::new(),
             disks: [].into(),
             pool_disks: Vec::new(),

@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 use vmpool_controller::metrics::ControllerMetrics;
 use vmpool_controller::options::PlatformName;
 use vmpool_controller::{
-    ControllerSettings, Dependencies, ImageRefreshSettings, ImageSettings, LeaderHealth, run_leader_election,
+    ControllerSettings, Dependencies, ImageRefreshSettings, ImageSettings, LeaderHealth, SharedServerClock,
+    run_leader_election,
 };
 use vmpool_engine::scale_down::removal::{RESERVATION_AGE, acceptance_window};
 use vmpool_model::WatchDelay;
@@ -80,6 +81,7 @@ impl SimulatedWorld {
             metrics: ControllerMetrics::new(env),
             images: self.options.images.then(image_settings),
             image_refresh: self.options.features.image_refresh.then(ImageRefreshSettings::default),
+            server_clock: SharedServerClock::default(),
         };
         let leader_health = LeaderHealth::default();
         let platform = match self.options.platform {

@@ -53,7 +53,7 @@ pub(super) fn plan_disk_replacement(
     }
     let base = disk_name(&machine.id.name, &template.name);
     let attempt = parse_attempt_number(&base, &device.disk);
-    let age = Duration::try_from(observed.now.duration_since(disk.created)).unwrap_or_default();
+    let age = observed.time_since_timestamp(disk.created);
     match replacement_backoff(attempt).checked_sub(age) {
         Some(left) if !left.is_zero() => DiskReplacement::After(left),
         _ => DiskReplacement::Now(PoolAction::Repoint {

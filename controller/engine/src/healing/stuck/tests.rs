@@ -3,6 +3,7 @@ use jiff::Timestamp;
 use super::*;
 use crate::healing::setting::HealingPolicy;
 use crate::model::{DisruptionBudget, MachineActivity, Naming};
+use crate::server_clock::ServerClock;
 use crate::testing::{PoolWorld, created_machines, numbered_machine_name, observation_time};
 
 fn ago(minutes: i64) -> Timestamp {
@@ -32,6 +33,15 @@ fn a_stuck_machine_counts_as_gone() {
     let early = terminating(&[4]).plan();
     assert_eq!(created_machines(&early), [""; 0]);
     assert_eq!(early.requeue_after, Some(Duration::from_mins(1)));
+}
+
+#[test]
+fn a_clock_that_is_ahead_makes_no_machine_stuck_after_the_first_answered_create() {
+    let mut world = terminating(&[5]);
+    world.server_clock = Some(ServerClock::of_create(ago(5), world.uptime));
+    let plan = world.plan();
+    assert_eq!(created_machines(&plan), [""; 0]);
+    assert_eq!(plan.requeue_after, Some(Duration::from_secs(299)));
 }
 
 #[test]

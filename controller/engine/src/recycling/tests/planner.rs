@@ -11,6 +11,7 @@ use crate::model::{DisruptionBudget, Machine, MachineActivity};
 use crate::plan::{Blocker, DeleteReason, ProtectedStep};
 use crate::protection::{Protection, ProtectionEnd};
 use crate::scale_down::policy::ScaleDownPolicy;
+use crate::server_clock::ServerClock;
 use crate::testing::{PoolWorld, deleted_machines, fixture_id, observation_time};
 use crate::{Plan, PoolAction};
 
@@ -103,6 +104,33 @@ fn machines_beyond_their_lifetime_are_replaced_the_oldest_first_within_the_budge
 fn the_pool_wakes_when_the_next_machine_is_too_old() {
     let plan = world(3).pool(|pool| lifetime(pool, 1_000_000 + 50)).plan();
     assert_eq!((plan.actions, plan.requeue_after), (Vec::new(), Some(Duration::from_secs(51))));
+}
+
+/// The clock of the controller is ahead by a week, and the three machines were created minutes ago.
+#[test]
+fn a_clock_that_is_ahead_makes_no_machine_too_old_after_the_first_answered_create() {
+    let week = 7 * 24 * 3600;
+    let created = 1_000_000 - week - 60;
+    let world = ["web-a", "web-b", "web-c"]
+        .into_iter()
+        .fold(PoolWorld::desiring(3), |world, name| world.with_machine(name, created))
+        .pool(|pool| lifetime(pool, 3600));
+    assert_eq!(deleted_machines(&world.plan()), ["web-a"], "no create has shown the clock of the API server");
+    let mut world = world;
+    let now = Timestamp::from_second(1_000_000 - week).expect("in range");
+    world.server_clock = Some(ServerClock::of_create(now, world.uptime));
+    let plan = world.plan();
+    assert_eq!((deleted_machines(&plan), plan.requeue_after), (Vec::new(), Some(Duration::from_secs(3539))));
+    world.uptime += Duration::from_secs(3539);
+    assert_eq!(deleted_machines(&world.plan()), ["web-a"], "its time is over by the monotonic clock");
+}
+
+#[test]
+fn a_clock_that_is_behind_lets_machines_live_longer() {
+    let mut world = world(3).pool(|pool| lifetime(pool, 1_000_000 + 50));
+    let ahead = observation_time() + SignedDuration::from_hours(1);
+    world.server_clock = Some(ServerClock::of_create(ahead, world.uptime));
+    assert_eq!(world.plan().requeue_after, Some(Duration::from_secs(51)));
 }
 
 #[test]

@@ -74,6 +74,7 @@ fn clone_of(world: &PoolWorld) -> PoolWorld {
         foreign_names: world.foreign_names.clone(),
         replaced: world.replaced.clone(),
         uptime: world.uptime,
+        server_clock: world.server_clock,
     }
 }
 

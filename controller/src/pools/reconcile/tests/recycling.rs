@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use rstest::rstest;
 use serde_json::json;
 use vmpool_engine::protection::timestamp_text;
 use vmpool_engine::recycling::{RECYCLE, REQUEST};
+use vmpool_runtime::testing::{ManualClock, test_env};
 
 use super::passes;
 use super::rollouts::{MACHINES, edit};
-use crate::testing::{LeaderWorld, Verb, machine_names};
+use crate::pools::shared_clock::SharedServerClock;
+use crate::testing::{LeaderWorld, Verb, machine_names, pool_manifest};
 
 /// A user requests the replacement of a machine.
 fn request_replacement(world: &LeaderWorld, machine: &str) {
@@ -73,4 +76,61 @@ async fn a_pool_whose_next_machine_is_due_in_days_keeps_its_safety_interval() {
     let before = passes(&world.metrics.page());
     world.advance(world.settings.resync + Duration::from_mins(1)).await;
     assert!(passes(&world.metrics.page()) > before);
+}
+
+/// A world whose controller has a wall clock of its own, with a running pool that limits the age of machines.
+async fn with_own_clock() -> (LeaderWorld, ManualClock) {
+    let mut world = LeaderWorld::new();
+    let clock = world.clock.with_separate_wall_clock();
+    world.env = test_env(&clock, 8);
+    let mut pool = pool_manifest("web", 3);
+    let setting = json!({ "maxLifetime": "10m", "jitter": 0 }).to_string();
+    pool["metadata"]["annotations"] = json!({ RECYCLE: setting });
+    world.server.create("virtualmachinepools", pool);
+    world.lead();
+    settle_machines(&world).await;
+    (world, clock)
+}
+
+/// Runs all machines, so that the pool has its disruption budget again, several times.
+async fn settle_machines(world: &LeaderWorld) {
+    for _ in 0..5 {
+        world.calm().await;
+        world.run_machines();
+    }
+}
+
+#[tokio::test]
+async fn a_leader_with_a_clock_that_is_ahead_replaces_machines_before_its_first_create_only() {
+    let (mut world, clock) = with_own_clock().await;
+    let before = machine_names(&world.machines());
+    world.kill_leader().await;
+    world.server_clock = SharedServerClock::default();
+    clock.step_wall(jiff::SignedDuration::from_hours(1));
+    world.lead();
+    settle_machines(&world).await;
+    assert_eq!((left(&world, &before), world.machines().len()), (2, 3), "one batch within the budget");
+    world.advance(Duration::from_mins(8)).await;
+    settle_machines(&world).await;
+    assert_eq!(left(&world, &before), 2);
+    world.advance(Duration::from_mins(2)).await;
+    settle_machines(&world).await;
+    assert_eq!(left(&world, &before), 0, "they are really too old");
+}
+
+#[rstest]
+#[tokio::test]
+async fn a_wall_clock_that_jumps_ahead_replaces_no_machine(#[values(false, true)] is_lease_lost: bool) {
+    let (mut world, clock) = with_own_clock().await;
+    let before = machine_names(&world.machines());
+    clock.step_wall(jiff::SignedDuration::from_hours(1));
+    if is_lease_lost {
+        world.kill_leader().await;
+        world.lead();
+    }
+    // The pool plans again.
+    let setting = json!({ "maxLifetime": "11m", "jitter": 0 }).to_string();
+    edit(&world, |pool| pool["metadata"]["annotations"][RECYCLE] = json!(setting));
+    settle_machines(&world).await;
+    assert_eq!(left(&world, &before), 3);
 }

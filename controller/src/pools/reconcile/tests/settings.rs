@@ -109,6 +109,7 @@ fn created(pool: &Pool) -> usize {
     let snapshot = PoolSnapshot {
         now: Timestamp::from_second(1_000_000).unwrap(),
         uptime,
+        server_clock: None,
         machines: Vec::new(),
         disks: HashMap::new(),
         pool_disks: Vec::new(),

@@ -6,6 +6,7 @@ use super::*;
 use crate::failure::FailureReason;
 use crate::model::{MachineActivity, ObjectId};
 use crate::plan::DiskDeleteReason;
+use crate::server_clock::ServerClock;
 use crate::testing::{PoolWorld, fixture_id, observation_time, own_disk, running_machine, seconds_ago};
 
 const DISK: &str = "web-a-root";
@@ -92,6 +93,17 @@ fn the_pause_before_a_replacement_grows(#[case] number: u64, #[case] age: i64, #
     let plan = world.plan();
     assert_eq!((&plan.actions[..], plan.requeue_after), (&[][..], Some(Duration::from_secs(left))));
     assert!(plan.failure.is_some(), "it shows during the pause as well");
+}
+
+/// The clock of the controller is ahead by ten minutes: without that of the API server, each new disk would
+/// be replaced at once.
+#[test]
+fn a_clock_that_is_ahead_shortens_no_pause_after_the_first_answered_create() {
+    let mut ahead = attempt(5, 600);
+    assert_eq!(ahead.plan().actions.len(), 1);
+    ahead.server_clock = Some(ServerClock::of_create(created(600), ahead.uptime));
+    let plan = ahead.plan();
+    assert_eq!((&plan.actions[..], plan.requeue_after), (&[][..], Some(Duration::from_secs(31))));
 }
 
 #[test]
