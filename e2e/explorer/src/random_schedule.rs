@@ -92,6 +92,11 @@ const STANDBY_OPERATIONS: u64 = 150;
 const WITH_LOST_NODES: u64 = 250;
 /// Of 1000 schedules, this many recycle machines.
 const WITH_RECYCLING: u64 = 250;
+/// Of 1000 schedules, this many have a controller whose clock is ahead by more than machines may be old.
+const WITH_FAST_CLOCK: u64 = 100;
+/// How far it is ahead, in seconds. The end of a protection, which the controller sets by its clock, must not
+/// be later than the time in which a world settles.
+const FAST_CLOCK: i64 = 620;
 /// Length of the pause in milliseconds after which machines are too old.
 const LIFETIME: u64 = 601_000;
 
@@ -182,6 +187,7 @@ impl Schedule {
             with_claim(seed, &mut steps);
         }
         with_recycling(seed, &mut steps);
+        with_fast_clock(seed, &mut steps);
         if options.features.image_refresh {
             with_image_refresh(platform, seed, &mut steps);
         }
@@ -326,6 +332,19 @@ fn with_recycling(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
         let pause = if ages { LIFETIME } else { pause(&random) };
         steps.insert(at, (pause, ScheduleOperation::Recycling(operation)));
     }
+}
+
+/// Moves the clock of a controller ahead, and limits the age of machines. Decided apart from the other
+/// decisions, so that the other steps stay the same.
+fn with_fast_clock(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
+    let random = SeededRandom::new(seed ^ 0xfa57);
+    if !random.per_mille(WITH_FAST_CLOCK) {
+        return;
+    }
+    let limit = ScheduleOperation::Recycling(RecyclingOperation::LimitLifetime);
+    steps.insert(1, (pause(&random), limit));
+    let at = place(&random, 1, steps);
+    steps.insert(at, (pause(&random), ScheduleOperation::StepWallClock(which(&random), FAST_CLOCK)));
 }
 
 fn has_image_refresh(platform: TestedPlatform, seed: u64) -> bool {

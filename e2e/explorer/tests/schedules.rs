@@ -5,9 +5,13 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use rstest::rstest;
+use serde_json::Value;
 use vmpool_explorer::exhaustive::{FaultScenario, all_scenarios};
 use vmpool_explorer::fault::{ReadFault, WriteFault};
+use vmpool_explorer::operation::ScheduleOperation;
+use vmpool_explorer::operation_recycling::RecyclingOperation;
 use vmpool_explorer::schedule::{Schedule, ScheduleResult};
+use vmpool_explorer::world::SimulatedWorldOptions;
 use vmpool_invariants::platform::TestedPlatform;
 
 /// A scenario with the fault-free verdicts of its prelude and of all of it.
@@ -188,6 +192,32 @@ fn a_scenario_of_kubevirt_pools_survives_each_kind_of_fault() {
         }
     }
     assert!(tried > 80, "only {tried} schedules");
+}
+
+/// The clocks of both controllers are ahead by an hour, and the second one becomes the leader. It does not
+/// know the clock of the API server before its first create.
+#[rstest]
+fn a_leader_whose_clock_is_ahead_replaces_one_batch_of_machines(
+    #[values(TestedPlatform::Dvp, TestedPlatform::KubeVirt)] platform: TestedPlatform,
+) {
+    let policy = if platform == TestedPlatform::Dvp { "NewestFirst" } else { "Newest" };
+    let steps = vec![
+        (0, ScheduleOperation::CreatePool(3, policy, vec![("root", Value::Null)])),
+        (0, ScheduleOperation::Recycling(RecyclingOperation::LimitLifetime)),
+        (10_000, ScheduleOperation::StepWallClock(0, 3600)),
+        (0, ScheduleOperation::StepWallClock(1, 3600)),
+        (60_000, ScheduleOperation::PauseLeader),
+        (60_000, ScheduleOperation::Resume),
+        (60_000, ScheduleOperation::Resume),
+    ];
+    let options =
+        SimulatedWorldOptions { platform, controllers: 2, latency: 10, ..SimulatedWorldOptions::default() };
+    let schedule = Schedule { options, steps, ..Schedule::default() };
+    let transcript = without_violation("a clock that is ahead", schedule.run_with_transcript()).transcript;
+    let deleted = transcript
+        .iter()
+        .filter(|line| line.contains(" virtualmachines web-") && line.ends_with(": deleted"));
+    assert_eq!(deleted.count(), 1, "the budget is one machine\n{}", transcript.join("\n"));
 }
 
 #[test]

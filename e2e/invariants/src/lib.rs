@@ -24,10 +24,12 @@
 //! | I19 a machine with hooks is not removed or restarted before they are released | [`draining`] | history |
 //! | I20 healing removes no ready machine, and none while too many are unhealthy | [`removal`] | history |
 //! | I21 replacements make no more machines unavailable than the budget allows | [`replacement_budget`] | history |
+//! | I21 a clock that is ahead causes one batch of replacements for each leader at most | [`early_replacements`] | history |
 
 pub mod autoscalers;
 pub mod disk_collection;
 pub mod draining;
+pub mod early_replacements;
 pub mod finalizers;
 pub mod foreign_objects;
 pub mod image_references;
@@ -86,6 +88,7 @@ pub fn check_history(
     found.extend(machine_count::check_machine_count(history, actions));
     found.extend(provisioning::check_provisioning(history, actions));
     found.extend(replacement_budget::check_replacement_budget(history, actions));
+    found.extend(early_replacements::check_early_replacements(history, actions));
     found.extend(standby::check_standby(history, actions));
     found.extend(targeted_removal::check_targeted_removals(history, actions));
     found.extend(foreign_objects::check_foreign_objects(history, actions, audit, controller_user));

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::draining::is_released_by_owner;
@@ -72,6 +72,17 @@ impl Replacements {
         };
         let is_changed = active().next().is_some() && self.changed.contains(machine.owner_uid());
         active().any(heals) || is_changed || self.recycles(machine, states, now)
+    }
+
+    /// Whether only a clock that is ahead of `now` allows the replacement.
+    pub(super) fn is_early(
+        &self,
+        machine: &JsonObject,
+        states: &[&DesiredState],
+        now: Timestamp,
+        ahead: SignedDuration,
+    ) -> bool {
+        !self.allows(machine, states, now) && self.allows(machine, states, now + ahead)
     }
 
     /// As [`Self::allows`], for a machine that serves well.

@@ -116,7 +116,7 @@ fn count_available(before: &RecordedState, pool: &str) -> usize {
 }
 
 /// Whether a scale-down may delete the machine instead, according to one of the states.
-fn has_surplus(before: &RecordedState, pool: &str, states: &[&DesiredState]) -> bool {
+pub(super) fn has_surplus(before: &RecordedState, pool: &str, states: &[&DesiredState]) -> bool {
     let live = || before.active_machines(pool).filter(|machine| !machine.is_terminating());
     states.iter().any(|state| live().count() > state.desired)
 }

@@ -346,6 +346,28 @@ fn a_pool_may_recycle_a_machine_that_reached_a_limit(
     assert_eq!(history.terminating("b").found(&UserActions::default(), &[]), found);
 }
 
+/// A controller whose clock is ahead by an hour, and no change of leaders: the pool of two may lose two.
+#[rstest]
+#[case::each_machine_once(&["a", "b"], &[])]
+#[case::one_after_the_other(&["a", "b", "c"], &["I21"])]
+fn a_clock_that_is_ahead_may_cause_one_batch_of_replacements(
+    #[case] replaced: &[&str],
+    #[case] found: &[&str],
+) {
+    let pool = json!({
+        "metadata": { "name": "pool", "annotations": { "vmpool.dev/recycle": r#"{"maxLifetime":"20m"}"# } },
+        "spec": { "replicas": 2, "scaleDownPolicy": "NewestFirst" } });
+    let created = |history: TestHistory, name| history.write(TestedKind::Machine, claimed(name, 0), false);
+    let history =
+        ["a", "b"].into_iter().fold(TestHistory::new().write(TestedKind::Pool, pool, false), created);
+    let history = replaced
+        .iter()
+        .zip(["c", "d", "e"])
+        .fold(history, |history, (name, next)| created(history.later(60).removed(name), next));
+    let ahead = UserActions { clocks_ahead: SignedDuration::from_hours(1), ..UserActions::default() };
+    assert_eq!(history.found(&ahead, &[]), found);
+}
+
 /// A running machine whose replacement was requested.
 fn requested(name: &str) -> Value {
     let mut object = machine(name);
