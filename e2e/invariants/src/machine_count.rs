@@ -40,7 +40,9 @@ pub fn check_machine_count(history: &RecordedHistory, actions: &UserActions) -> 
             return;
         }
         let stamp = if former.is_none() { change.object.text("/metadata/creationTimestamp") } else { "" };
-        let states = timeline.readable_states(pool, accepted_at(change.at, stamp));
+        // The controller could read the pool before it sent the request, and not while admission delayed it.
+        let late = former.and_then(|standby| actions.late_activation(standby));
+        let states = timeline.readable_states(pool, late.unwrap_or_else(|| accepted_at(change.at, stamp)));
         // A reserved machine that is gone still counts, because it is not replaced (I6).
         let vacant = |state_at: &DesiredState| {
             let gone = |uid: &&String| before.get(TestedKind::Machine, uid).is_none();

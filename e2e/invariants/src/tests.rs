@@ -1146,6 +1146,41 @@ fn standby_machines_are_no_replicas(#[case] history: TestHistory, #[case] expect
     assert_eq!(history.found(&UserActions::default(), &[]), expected);
 }
 
+/// A pool of three with two machines and a standby machine, which is activated a minute after the pool was
+/// paused, in second 4, or scaled down. The standby machine has the version 4.
+fn activated_after(edit: &Value) -> TestHistory {
+    let version = "pool.kubevirt.io/v1beta1";
+    let pool = |spec: &Value| json!({ "apiVersion": version, "metadata": { "name": "pool" }, "spec": spec });
+    let history = TestHistory::new().write(TestedKind::Pool, pool(&json!({ "replicas": 3 })), false);
+    let history = in_standby(history.machine("a").machine("b"), "c", "stopped");
+    history.write(TestedKind::Pool, pool(edit), false).later(60).machine("c")
+}
+
+#[rstest]
+#[case::sent_before_the_pause("uid-c", 4, 4, &[])]
+#[case::sent_while_a_pass_may_not_have_seen_the_pause("uid-c", 4, 7, &[])]
+#[case::sent_after_the_pause("uid-c", 4, 8, &["I2"])]
+#[case::of_another_machine("uid-d", 4, 4, &["I2"])]
+#[case::of_another_version("uid-c", 3, 4, &["I2"])]
+fn a_late_activation_may_arrive_after_a_change_of_the_pool(
+    #[values(json!({ "replicas": 3, "paused": true }), json!({ "replicas": 2 }))] edit: Value,
+    #[case] machine: &str,
+    #[case] version: u64,
+    #[case] sent: i64,
+    #[case] expected: &[&str],
+) {
+    let sent = Timestamp::from_second(sent).expect("in range");
+    let late_activations = [((machine.to_owned(), version), sent)].into();
+    let actions = UserActions { late_activations, ..UserActions::default() };
+    assert_eq!(activated_after(&edit).found(&actions, &[]), expected);
+}
+
+#[test]
+fn an_activation_that_is_not_late_violates_i2_in_a_paused_pool() {
+    let history = activated_after(&json!({ "replicas": 3, "paused": true }));
+    assert_eq!(history.found(&UserActions::default(), &[]), ["I2"]);
+}
+
 #[test]
 fn a_user_may_copy_the_labels_of_a_standby_machine() {
     let history = in_standby(two_of(2, "NewestFirst"), "b", "stopped");

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::object::JsonObject;
 
@@ -27,6 +27,9 @@ pub struct UserActions {
     pub in_flight: BTreeMap<String, usize>,
     /// Names of the machines in such requests: they may be created whenever the request arrives.
     pub late_creates: BTreeSet<String>,
+    /// Activations of standby machines that take effect long after they were sent: the UID of the machine and
+    /// the version that the request requires, and when the first such request was sent.
+    pub late_activations: BTreeMap<(String, u64), Timestamp>,
     /// Number of leaders after the first one.
     pub leaders: usize,
     /// Number of changes of admission policies that take created objects away from their pool.
@@ -64,6 +67,11 @@ impl UserActions {
     pub fn request_undrained_removal(&mut self, uids: &[String]) {
         self.request_removal(uids);
         self.undrained_removals.extend(uids.iter().cloned());
+    }
+
+    /// When the activation of this standby machine was sent, if it takes effect late; `None` if it does not.
+    pub(crate) fn late_activation(&self, standby: &JsonObject) -> Option<Timestamp> {
+        self.late_activations.get(&(standby.uid().to_owned(), standby.revision())).copied()
     }
 
     /// Records that a targeted removal of these machines was refused.

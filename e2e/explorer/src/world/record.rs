@@ -1,13 +1,15 @@
 //! Collects what the history, the referee, the clients and the garbage collector report.
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use vmpool_invariants::image_references::ImageChange;
 use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_invariants::recorder;
-use vmpool_model::{Call, ChangeKind, ObjectChange, Verb};
+use vmpool_model::{Call, ChangeKind, ObjectChange, PatchKind, Verb};
 
 use super::{SimulatedWorld, TENANT};
 use crate::attempt::{ClaimReleaseRequest, ClientRequestEvent, Holding, MachineToRemove};
+use crate::manifest::STANDBY;
 use crate::transcript::description_of;
 
 impl SimulatedWorld {
@@ -32,6 +34,7 @@ impl SimulatedWorld {
                 self.user_actions.deleted.insert(uid.to_owned());
             }
         }
+        self.record_late_activations(late.iter().chain(&slow));
         self.record_slow(&slow);
         let attempts = std::mem::take(&mut *self.attempts.lock());
         for attempt in attempts {
@@ -79,6 +82,15 @@ impl SimulatedWorld {
             if let (Verb::Delete, Some(uid)) = (call.verb, call.body["preconditions"]["uid"].as_str()) {
                 self.user_actions.deleted.insert(uid.to_owned());
             }
+        }
+    }
+
+    /// Records activations of standby machines that are sent now, and take effect long after that. The pool
+    /// may have been paused or scaled down by then.
+    fn record_late_activations<'a>(&mut self, calls: impl Iterator<Item = &'a Call>) {
+        let now = self.now();
+        for activated in calls.filter_map(activated_version) {
+            self.user_actions.late_activations.entry(activated).or_insert(now);
         }
     }
 
@@ -180,6 +192,16 @@ impl SimulatedWorld {
     }
 }
 
+/// The standby machine that a request activates: its UID, and the version that the request requires. `None`
+/// for other requests.
+fn activated_version(call: &Call) -> Option<(String, u64)> {
+    let metadata = &call.body["metadata"];
+    let is_activation = call.is(Verb::Patch(PatchKind::Merge), "virtualmachines")
+        && metadata["labels"].get(STANDBY).is_some_and(Value::is_null);
+    let version = metadata["resourceVersion"].as_str()?.parse().ok()?;
+    is_activation.then_some((metadata["uid"].as_str()?.to_owned(), version))
+}
+
 fn recorded(change: &ObjectChange, kind: TestedKind, at: Timestamp) -> recorder::RecordedChange {
     recorder::RecordedChange {
         revision: change.version,
@@ -189,3 +211,6 @@ fn recorded(change: &ObjectChange, kind: TestedKind, at: Timestamp) -> recorder:
         removed: change.kind == ChangeKind::Deleted,
     }
 }
+
+#[cfg(test)]
+mod tests;
