@@ -2,15 +2,20 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
+use vmpool_e2e::wait::eventually;
 use vmpool_installation::workspace_root;
 use vmpool_test_cluster::control_plane::{ControlPlane, read_yaml_documents};
 
 use crate::with_control_plane;
 
 const POOL_CRD: &str = "virtualmachinepools.virtualization.deckhouse.io";
+
+/// How long the API server may take to publish the OpenAPI document of a definition that it serves.
+const OPENAPI_LIMIT: Duration = Duration::from_mins(1);
 
 /// Fields that the API server describes; descriptions in the CRD are ignored.
 const STANDARD_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
@@ -130,8 +135,12 @@ fn kubectl_explains_every_field_of_a_pool() {
         let silent: Vec<&str> =
             fields.iter().filter(|(_, text)| text.trim().is_empty()).map(|(path, _)| path.as_str()).collect();
         ensure!(silent.is_empty(), "without a description: {silent:#?}");
-        // `kubectl explain` shows every field,
-        let explained = cluster.kubectl(&["explain", "--recursive", POOL_CRD]).await?;
+        // `kubectl explain` shows every field, some time after the API server serves the definition,
+        let explained = eventually("pools are explained", OPENAPI_LIMIT, async || {
+            let explained = cluster.kubectl(&["explain", "--recursive", POOL_CRD]).await;
+            Ok(explained.map_err(|error| error.to_string()))
+        })
+        .await?;
         for (path, _) in &fields {
             let name = path.rsplit('.').next().unwrap_or(path);
             let known = explained.lines().any(|line| line.split_ascii_whitespace().next() == Some(name));
