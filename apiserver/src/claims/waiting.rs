@@ -218,3 +218,6 @@ fn read_autoscaled_pools(list: &Value) -> BTreeSet<(String, String)> {
     });
     pools.collect()
 }
+
+#[cfg(test)]
+mod tests;
