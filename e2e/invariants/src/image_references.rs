@@ -319,9 +319,9 @@ impl ImageReferences {
     }
 
     /// Whether the deletion of an object with the data of an image loses no data: no machine could clone the
-    /// image yet, or it has never been ready with this object. The garbage collector deletes such objects that
-    /// the image still owns, if the image is deleted in the foreground. The controller deletes those of an import that failed, for example because
-    /// a user deleted its claim.
+    /// image yet, or it has never been ready with this object. The garbage collector deletes such objects
+    /// that the image still owns, if the image is deleted in the foreground. The controller deletes those of
+    /// an import that failed, for example because a user deleted its claim.
     fn is_unfinished(&self, image: &str, object: &JsonObject) -> bool {
         let mut owners = object.at("/metadata/ownerReferences").as_array().into_iter().flatten();
         let is_owned = owners.any(|owner| owner["uid"] == image);
