@@ -2,6 +2,7 @@
 //! an autoscaled pool are those that its machines need, and the status of the autoscaler shows them.
 
 use vmpool_invariants::draining::drain_deadline;
+use vmpool_invariants::keeps_surplus;
 use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_invariants::protection;
 use vmpool_model::{HandledRequest, Verb};
@@ -83,8 +84,8 @@ fn replica_errors(world: &SimulatedWorld, pool: &JsonObject, autoscaler: &JsonOb
     let replicas =
         pool.number("/spec/replicas").and_then(|count| u64::try_from(count).ok()).unwrap_or_default();
     let shown = |field: &str| autoscaler.at(&format!("/status/{field}")).as_u64();
-    // Targeted removal removes neither machines that are not ready nor protected ones.
-    let keeps_more = pool.text("/spec/scaleDownPolicy") == "Explicit" && world.some_may_not_run;
+    // The autoscaler removes machines of such a pool by name, and no machine that was ready and is not.
+    let keeps_more = keeps_surplus(pool) && (world.some_may_not_run || !world.has_aggregated_api());
     let mut found = Vec::new();
     if replicas < needed || replicas > needed && !keeps_more {
         found.push(format!(

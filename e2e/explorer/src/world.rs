@@ -342,6 +342,11 @@ impl SimulatedWorld {
         self.options.instancetypes
     }
 
+    /// Whether the world has replicas of the aggregated API, which may be killed or paused.
+    pub(crate) fn has_aggregated_api(&self) -> bool {
+        self.options.apiservers > 0
+    }
+
     /// The resources of the platform.
     pub fn resources(&self) -> &'static Resources {
         resources_of_platform(self.options.platform, self.options.images)
