@@ -10,10 +10,10 @@ seconds=$2
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address --cfg fuzzing"
-# The crates have the versions that the project ships.
+# The crates have the versions that the project ships. Cargo adds those of libFuzzer, so the build cannot be --locked.
 cp ../Cargo.lock Cargo.lock
 host=$(rustup run nightly rustc -vV | sed -n 's/^host: //p')
-build() { cargo +nightly build --locked --release --target "$host" "$@"; }
+build() { cargo +nightly build --release --target "$host" "$@"; }
 
 if [ -n "$target" ]; then
     build --bin "$target"

@@ -62,7 +62,8 @@ impl AggregatedApi {
         self.0.lock().retain(|replica| replica.name != name);
     }
 
-    /// Sends a request of [`USER`] to the `which`-th running replica. `None` if no replica responds.
+    /// Sends a request of the user of all clients to the `which`-th running replica. `None` if no replica
+    /// responds.
     pub async fn post(&self, which: usize, path: &str, body: &Value) -> Option<Reply> {
         self.post_as(USER, which, path, body.to_string()).await
     }
