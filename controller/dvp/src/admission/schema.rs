@@ -192,7 +192,12 @@ fn is_hex(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-const PATTERNS: [Pattern; 9] = [
+const fn amount_pattern(regex: &'static str) -> Pattern {
+    let accepts = |text: &str| serde_json::from_value::<Quantity>(text.into()).is_ok();
+    Pattern { regex, accepts, reason: "it is not an amount", way_out: "use an amount such as 512Mi or 4Gi" }
+}
+
+const PATTERNS: [Pattern; 10] = [
     digest_pattern("^[0-9a-fA-F]{32}$", |text| is_hex(text, 32)),
     digest_pattern("^[0-9a-fA-F]{40}$", |text| is_hex(text, 40)),
     digest_pattern("^[0-9a-fA-F]{64}$", |text| is_hex(text, 64)),
@@ -209,12 +214,13 @@ const PATTERNS: [Pattern; 9] = [
         reason: "it is not a DNS name",
         way_out: "use lower-case letters, digits, dashes and dots, with a letter or digit at both ends",
     },
-    Pattern {
-        regex: r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
-        accepts: |text| serde_json::from_value::<Quantity>(text.into()).is_ok(),
-        reason: "it is not an amount",
-        way_out: "use an amount such as 512Mi or 4Gi",
-    },
+    amount_pattern(
+        r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+    ),
+    // The rule of disk sizes refuses zero and less.
+    amount_pattern(
+        r"^\+?(([0-9]*[1-9][0-9]*(\.[0-9]*)?)|([0-9]*\.[0-9]*[1-9][0-9]*))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+    ),
     Pattern {
         regex: URL,
         accepts: is_url,
