@@ -1,10 +1,13 @@
 //! Requirements for the project's CRDs beyond those of the API server.
 //!
-//! `kubectl explain` must describe every field, and every refusal must contain a written message.
+//! `kubectl explain` must describe every field, and every refusal must contain a written message. Kubernetes
+//! 1.30, the oldest release that the chart accepts, must accept every rule.
 
 use serde_yaml_ng::Value;
 
-use crate::schema::{ResolvedCrd, list_entries, schema_cel_rules, schema_fields, schema_properties};
+use crate::schema::{
+    ResolvedCrd, SchemaRule, list_entries, schema_cel_rules, schema_fields, schema_properties,
+};
 
 #[cfg(test)]
 mod tests;
@@ -38,6 +41,7 @@ pub(crate) fn crd_problems(crd: &ResolvedCrd) -> Vec<String> {
         if rule.rule.get("message").and_then(Value::as_str).is_none_or(str::is_empty) {
             report(&rule.path, "a rule has no message");
         }
+        check_rule_for_oldest_kubernetes(&rule, &mut report);
     }
     problems
 }
@@ -58,5 +62,19 @@ fn check_required(schema: &Value, path: &str, report: &mut impl FnMut(&str, &str
         if !schema_properties(schema).any(|(property, _)| property == name) {
             report(path, &format!("requires {name}, which it does not have"));
         }
+    }
+}
+
+/// Checks what Kubernetes 1.30 refuses and later releases accept.
+fn check_rule_for_oldest_kubernetes(rule: &SchemaRule<'_>, report: &mut impl FnMut(&str, &str)) {
+    // CEL reserves this word.
+    let text = rule.rule.get("rule").and_then(Value::as_str).unwrap_or_default();
+    if [")", " ", "."].iter().any(|end| text.contains(&format!(".namespace{end}"))) {
+        report(&rule.path, "a rule needs the escaped form of a field, __namespace__");
+    }
+    // That release ignores maxLength beside x-kubernetes-int-or-string, and estimates the costs of a rule in
+    // a list for texts as long as a request.
+    if rule.path.contains("[]") && rule.schema.get("x-kubernetes-int-or-string").is_some() {
+        report(&rule.path, "a rule reads a value in a list that is text or a number");
     }
 }

@@ -161,6 +161,8 @@ fn collect<'a>(schema: &'a Value, path: &str, found: &mut Vec<SchemaField<'a>>) 
 pub(crate) struct SchemaRule<'a> {
     /// Path of the object the rule looks at, as in [`SchemaField::path`]; empty for the whole object.
     pub(crate) path: String,
+    /// The schema of that object.
+    pub(crate) schema: &'a Value,
     /// The entry of `x-kubernetes-validations`.
     pub(crate) rule: &'a Value,
 }
@@ -174,7 +176,7 @@ pub(crate) fn schema_cel_rules(schema: &Value) -> Vec<SchemaRule<'_>> {
 
 fn collect_rules<'a>(schema: &'a Value, path: &str, found: &mut Vec<SchemaRule<'a>>) {
     for rule in list_entries(schema.get("x-kubernetes-validations")) {
-        found.push(SchemaRule { path: path.to_owned(), rule });
+        found.push(SchemaRule { path: path.to_owned(), schema, rule });
     }
     for (name, child) in schema_properties(schema) {
         let child_path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };

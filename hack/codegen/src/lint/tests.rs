@@ -57,6 +57,14 @@ fn a_correct_crd_has_no_problems() {
     "{type: string, description: Wishes., x-kubernetes-validations: [{rule: 'true'}]}",
     "spec: a rule has no message"
 )]
+#[case::a_reserved_word(
+    "{type: string, description: Wishes., x-kubernetes-validations: [{rule: self.namespace != 'a', message: no}]}",
+    "spec: a rule needs the escaped form of a field, __namespace__"
+)]
+#[case::a_costly_rule(
+    "{type: array, x-kubernetes-list-type: atomic, description: Wishes., items: {x-kubernetes-int-or-string: true, x-kubernetes-validations: [{rule: self != 0, message: no}]}}",
+    "spec[]: a rule reads a value in a list that is text or a number"
+)]
 fn finds(#[case] spec: &str, #[case] problem: &str) {
     assert_eq!(crd_problems(&crd(spec)), [format!("things.yaml: {problem}")]);
 }
