@@ -13,8 +13,7 @@ use http_body_util::{BodyExt, Full};
 use kube::client::Body as ClientBody;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tower::util::BoxCloneService;
-use tower::{BoxError, Layer, Service, ServiceExt};
+use tower::{BoxError, Service, ServiceExt};
 use vmpool_model::ClientConnection;
 use vmpool_runtime::https::Peer;
 use vmpool_runtime::tls::PeerCertificate;
@@ -116,33 +115,28 @@ pub fn authentication_config_map() -> Result<Value, rcgen::Error> {
 
 /// Sends the requests of a controller for the aggregated API to a replica of it, as the API server does. All
 /// other requests reach the model.
-pub(crate) struct AggregationLayer(pub(crate) AggregatedApi);
-
-impl Layer<ClientConnection> for AggregationLayer {
-    type Service = BoxCloneService<Request<ClientBody>, Response<ServerBody>, BoxError>;
-
-    fn layer(&self, connection: ClientConnection) -> Self::Service {
-        let front = self.0.clone();
-        BoxCloneService::new(tower::service_fn(move |request: Request<ClientBody>| {
-            let (front, connection) = (front.clone(), connection.clone());
-            async move {
-                if is_aggregated(request.uri().path()) {
-                    forward(&front, request).await
-                } else {
-                    connection.oneshot(request).await
-                }
+pub(crate) fn route_aggregated(front: AggregatedApi, connection: ClientConnection) -> impl ClientService {
+    tower::service_fn(move |request: Request<ClientBody>| {
+        let (front, connection) = (front.clone(), connection.clone());
+        let response = async move {
+            if is_aggregated(request.uri().path()) {
+                forward_to_replica(&front, request).await
+            } else {
+                connection.oneshot(request).await
             }
-        }))
-    }
+        };
+        response.boxed()
+    })
 }
 
+/// Whether the path is one of a removal API.
 fn is_aggregated(path: &str) -> bool {
-    let groups = vmpool_platforms::removal::APIS.removal.iter().map(|api| api.group);
-    groups.into_iter().any(|group| path.strip_prefix("/apis/").is_some_and(|path| path.starts_with(group)))
+    let group = path.strip_prefix("/apis/").and_then(|path| path.split('/').next());
+    vmpool_platforms::removal::APIS.removal.iter().any(|api| Some(api.group) == group)
 }
 
 /// The response of a replica to a controller. Without replicas the API server has no endpoint to call.
-async fn forward(
+async fn forward_to_replica(
     front: &AggregatedApi,
     request: Request<ClientBody>,
 ) -> Result<Response<ServerBody>, BoxError> {

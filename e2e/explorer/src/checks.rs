@@ -190,8 +190,7 @@ fn waits_for_machines_to_start(world: &SimulatedWorld, pool: &JsonObject) -> boo
 
 /// What a settled pool lacks.
 fn missing_machines(pool: &JsonObject, machines: &[&JsonObject], some_may_not_run: bool) -> Option<String> {
-    let desired =
-        pool.at("/spec/replicas").as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
+    let desired = pool.desired_replicas();
     if pool.is_kubevirt() && pool.at("/spec/paused") == true {
         return None;
     }

@@ -16,7 +16,8 @@ use crate::world::{NAMESPACE, SimulatedWorld};
 /// The cache of a controller can be older than the protection of a machine.
 pub(crate) fn blind_lowerings(world: &SimulatedWorld, served: &[HandledRequest]) -> Vec<String> {
     let is_of = |request: &HandledRequest, sender: &str| request.call.sender == sender && request.code < 300;
-    let lowerings = served.iter().enumerate().filter(|(_, request)| is_lowering(world, request));
+    let scales = served.iter().enumerate().filter(|(_, request)| is_scale(request));
+    let lowerings = scales.filter(|(_, request)| is_lowering(world, request));
     let blind = lowerings.filter(|(place, request)| {
         let sender = &*request.call.sender;
         let earlier = served[..*place].iter().rev().filter(|earlier| is_of(earlier, sender));
@@ -39,6 +40,7 @@ fn is_scale(request: &HandledRequest) -> bool {
         && *code < 300
 }
 
+/// Whether this write of the replicas lowers those of the version that it requires.
 fn is_lowering(world: &SimulatedWorld, request: &HandledRequest) -> bool {
     let version = request.call.body.pointer("/metadata/resourceVersion");
     let read = world.history().changes().iter().find(|change| {
@@ -46,7 +48,7 @@ fn is_lowering(world: &SimulatedWorld, request: &HandledRequest) -> bool {
     });
     let before = read.and_then(|change| change.object.number("/spec/replicas"));
     let after = request.call.body.pointer("/spec/replicas").and_then(serde_json::Value::as_i64);
-    is_scale(request) && before.zip(after).is_some_and(|(before, after)| after < before)
+    before.zip(after).is_some_and(|(before, after)| after < before)
 }
 
 /// What is wrong with the replicas of the pool, or with the status of its autoscaler.
@@ -80,10 +82,10 @@ fn replica_errors(world: &SimulatedWorld, pool: &JsonObject, autoscaler: &JsonOb
             && protection::is_protected(machine, world.now(), &world.user_actions)
     };
     let busy = machines.iter().filter(is_busy).count();
-    let needed = needed_replicas(autoscaler, u64::try_from(busy).unwrap_or(u64::MAX));
-    let replicas =
-        pool.number("/spec/replicas").and_then(|count| u64::try_from(count).ok()).unwrap_or_default();
-    let shown = |field: &str| autoscaler.at(&format!("/status/{field}")).as_u64();
+    let (needed, replicas) = (needed_replicas(autoscaler, busy), pool.desired_replicas());
+    let shown = |field: &str| {
+        autoscaler.number(&format!("/status/{field}")).and_then(|shown| usize::try_from(shown).ok())
+    };
     // The autoscaler removes machines of such a pool by name, and no machine that was ready and is not.
     let keeps_more = keeps_surplus(pool) && (world.some_may_not_run || !world.has_aggregated_api());
     let mut found = Vec::new();
@@ -100,12 +102,14 @@ fn replica_errors(world: &SimulatedWorld, pool: &JsonObject, autoscaler: &JsonOb
 }
 
 /// How many replicas the autoscaler needs while no claim waits.
-fn needed_replicas(autoscaler: &JsonObject, busy: u64) -> u64 {
-    let number = |field: &str| autoscaler.at(&format!("/spec/{field}")).as_u64().unwrap_or_default();
+fn needed_replicas(autoscaler: &JsonObject, busy: usize) -> usize {
+    let number = |field: &str| {
+        let number = autoscaler.number(&format!("/spec/{field}"));
+        number.and_then(|number| usize::try_from(number).ok()).unwrap_or_default()
+    };
     let free = autoscaler.at("/spec/free");
-    let percent = free.as_str().and_then(|text| text.strip_suffix('%')?.parse::<u64>().ok());
-    let free =
-        percent.map_or(free.as_u64().unwrap_or_default(), |percent| (busy * percent).div_ceil(100).max(1));
+    let percent = free.as_str().and_then(|text| text.strip_suffix('%')?.parse::<usize>().ok());
+    let free = percent.map_or_else(|| number("free"), |percent| (busy * percent).div_ceil(100).max(1));
     let within = (busy + free).max(number("minReplicas")).min(number("maxReplicas"));
     within.max(busy)
 }

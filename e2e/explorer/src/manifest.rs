@@ -67,17 +67,17 @@ pub fn resources_of_platform(platform: TestedPlatform, images: bool) -> &'static
     }
 }
 
-/// Group and version of a resource of a platform.
+/// Group and version of a resource of a platform, or of vmpool.
 pub fn group_version(platform: TestedPlatform, plural: &str) -> (&'static str, &'static str) {
     match (platform, plural) {
+        (_, "poolautoscalers" | "vmdiskimages" | "vmdiskimagegrants" | "wrappedvirtualmachines") => {
+            ("vmpool.dev", "v1alpha1")
+        }
         (TestedPlatform::Dvp, _) => ("virtualization.deckhouse.io", "v1alpha2"),
         (TestedPlatform::KubeVirt, "virtualmachinepools") => ("pool.kubevirt.io", "v1beta1"),
         (TestedPlatform::KubeVirt, "datavolumes" | "datasources") => ("cdi.kubevirt.io", "v1beta1"),
         (TestedPlatform::KubeVirt, "volumesnapshots") => ("snapshot.storage.k8s.io", "v1"),
         (TestedPlatform::KubeVirt, "persistentvolumeclaims") => ("", "v1"),
-        (TestedPlatform::KubeVirt, "vmdiskimages" | "vmdiskimagegrants" | "wrappedvirtualmachines") => {
-            ("vmpool.dev", "v1alpha1")
-        }
         (TestedPlatform::KubeVirt, "controllerrevisions") => ("apps", "v1"),
         (TestedPlatform::KubeVirt, "virtualmachinepreferences" | "virtualmachineinstancetypes") => {
             ("instancetype.kubevirt.io", "v1beta1")

@@ -7,7 +7,7 @@ use vmpool_model::{PatchKind, Verb};
 use crate::manifest::{POOL, group_version};
 use crate::world::SimulatedWorld;
 
-/// The resource of autoscalers, with and without its group.
+/// The resource of autoscalers, with its group and without.
 pub(crate) const AUTOSCALERS: &str = "poolautoscalers.vmpool.dev";
 const PLURAL: &str = "poolautoscalers";
 
@@ -61,17 +61,18 @@ impl AutoscalerOperation {
                     "apiVersion": "vmpool.dev/v1alpha1", "kind": "PoolAutoscaler",
                     "metadata": { "name": selected_name(*which) }, "spec": spec,
                 });
-                send(world, Verb::Create, "", object).await;
+                world.create(PLURAL, object).await;
             }
             Self::Change(which, parameters) => {
-                let patch = json!({ "spec": spec_of(*parameters) });
-                send(world, Verb::Patch(PatchKind::Merge), selected_name(*which), patch).await;
+                patch_autoscaler_spec(world, *which, spec_of(*parameters)).await;
             }
             Self::Pause(which, paused) => {
-                let patch = json!({ "spec": { "paused": paused } });
-                send(world, Verb::Patch(PatchKind::Merge), selected_name(*which), patch).await;
+                patch_autoscaler_spec(world, *which, json!({ "paused": paused })).await;
             }
-            Self::Delete(which) => send(world, Verb::Delete, selected_name(*which), Value::Null).await,
+            Self::Delete(which) => {
+                let call = world.call(Verb::Delete, PLURAL, selected_name(*which), "", Value::Null);
+                _ = world.do_as_user(&call).await;
+            }
         }
     }
 }
@@ -97,8 +98,8 @@ fn spec_of(parameters: AutoscalerParameters) -> Value {
     })
 }
 
-async fn send(world: &mut SimulatedWorld, verb: Verb, name: &str, body: Value) {
-    let mut call = world.call(verb, PLURAL, name, "", body);
-    (call.group, call.version) = ("vmpool.dev".to_owned(), "v1alpha1".to_owned());
+async fn patch_autoscaler_spec(world: &mut SimulatedWorld, which: usize, spec: Value) {
+    let patch = json!({ "spec": spec });
+    let call = world.call(Verb::Patch(PatchKind::Merge), PLURAL, selected_name(which), "", patch);
     _ = world.do_as_user(&call).await;
 }

@@ -130,12 +130,13 @@ impl Schedule {
         let random = SeededRandom::new(seed ^ 0x0dd5);
         let former_leader_resumed = random.per_mille(LEADER_REPLACED);
         let named = random.per_mille(450);
+        let autoscales = has_autoscaler(seed);
         let options = SimulatedWorldOptions {
             platform,
             seed,
             controllers: if former_leader_resumed || random.per_mille(200) { 2 } else { 1 },
             // An autoscaler removes machines of Explicit pools by name.
-            apiservers: if named { one_or_two(&random) } else { usize::from(has_autoscaler(seed)) },
+            apiservers: if named { one_or_two(&random) } else { usize::from(autoscales) },
             webhook: random.per_mille(600),
             latency: random.number(1..=60),
             write_faults_per_mille: if random.per_mille(600) { random.number(0..=150) } else { 0 },
@@ -146,10 +147,7 @@ impl Schedule {
             instancetypes: instancetypes(platform, seed),
             provisioning_limit: provisioning_limit(seed),
             standby: initial_standby(seed),
-            features: SimulatedFeatures {
-                image_refresh: has_image_refresh(platform, seed),
-                autoscales: has_autoscaler(seed),
-            },
+            features: SimulatedFeatures { image_refresh: has_image_refresh(platform, seed), autoscales },
         };
         let mut steps = vec![(random.number(0..=2000), first(&random, platform))];
         if options.images {

@@ -6,12 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use super::replacement::Replacements;
-use super::replacement_budget::has_surplus;
-use super::timeline::{DesiredState, Timeline, accepted_at};
+use super::replacement::{Replacements, find_removed_machine, has_surplus};
+use super::timeline::{DesiredState, Timeline};
 use super::{UserActions, Violation};
 use crate::object::{JsonObject, TestedKind};
-use crate::recorder::{RecordedChange, RecordedHistory, RecordedState};
+use crate::recorder::{RecordedHistory, RecordedState};
 
 /// Machines that were replaced before their time, beyond as many for each leader as the pool desired at most.
 pub fn check_early_replacements(history: &RecordedHistory, actions: &UserActions) -> Vec<Violation> {
@@ -23,12 +22,13 @@ pub fn check_early_replacements(history: &RecordedHistory, actions: &UserActions
         timeline.observe(change);
         replacements.observe(change);
         if change.kind == TestedKind::Pool {
-            pools.entry(change.object.uid().to_owned()).or_default().scale(&change.object);
+            let early = pools.entry(change.object.uid().to_owned()).or_default();
+            early.desired = early.desired.max(change.object.desired_replicas());
             return;
         }
-        let Some(former) = removed_machine(before, change, actions) else { return };
-        let stamp = change.object.text("/metadata/deletionTimestamp");
-        let states = timeline.readable_states(former.owner_uid(), accepted_at(change.at, stamp));
+        let removed = find_removed_machine(before, change, actions);
+        let Some(former) = removed.filter(|former| !former.is_standby()) else { return };
+        let states = timeline.states_at_deletion(former, change);
         let is_early = || replacements.is_early(former, &states, change.at, actions.clocks_ahead);
         if may_leave(before, former, &states) || !is_early() {
             return;
@@ -48,20 +48,6 @@ pub fn check_early_replacements(history: &RecordedHistory, actions: &UserActions
     found
 }
 
-/// The former state of an active machine that the controller deletes with this change.
-fn removed_machine<'b>(
-    before: &'b RecordedState,
-    change: &RecordedChange,
-    actions: &UserActions,
-) -> Option<&'b JsonObject> {
-    if change.kind != TestedKind::Machine || !(change.removed || change.object.is_terminating()) {
-        return None;
-    }
-    let former = before.get(TestedKind::Machine, change.object.uid())?;
-    let is_removed_now = !former.is_terminating() && !actions.is_removed_by_user(former.uid());
-    (is_removed_now && !former.is_standby()).then_some(former)
-}
-
 /// Whether the machine may leave for another reason: with its pool, in a scale-down, or by healing.
 fn may_leave(before: &RecordedState, machine: &JsonObject, states: &[&DesiredState]) -> bool {
     states.iter().any(|state| state.terminating || state.health.is_some())
@@ -74,11 +60,4 @@ struct EarlyReplacements {
     count: usize,
     /// The largest number of machines that the pool has desired.
     desired: usize,
-}
-
-impl EarlyReplacements {
-    fn scale(&mut self, pool: &JsonObject) {
-        let desired = pool.number("/spec/replicas").and_then(|count| usize::try_from(count).ok());
-        self.desired = self.desired.max(desired.unwrap_or_default());
-    }
 }

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 
 use super::Violation;
-use super::timeline::{DesiredState, Timeline, accepted_at};
+use super::timeline::{DesiredState, Timeline};
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::{RecordedChange, RecordedHistory};
 
@@ -55,8 +55,7 @@ fn find_disturbance(
     hold: &impl MachineHold,
 ) -> Option<&'static str> {
     if change.removed || change.object.is_terminating() {
-        let stamp = change.object.text("/metadata/deletionTimestamp");
-        let states = timeline.readable_states(former.owner_uid(), accepted_at(change.at, stamp));
+        let states = timeline.states_at_deletion(former, change);
         return (!hold.may_be_removed(former, &states)).then_some("removed");
     }
     restarts_machine(former, &change.object).then_some("restarted")

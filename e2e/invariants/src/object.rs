@@ -107,6 +107,11 @@ impl JsonObject {
         self.at(pointer).as_i64()
     }
 
+    /// The number of machines that the pool desires.
+    pub fn desired_replicas(&self) -> usize {
+        self.number("/spec/replicas").and_then(|count| usize::try_from(count).ok()).unwrap_or_default()
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         self.text("/metadata/name")

@@ -4,8 +4,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::health::{HealingVerdict, RecordedUnreadiness};
-use super::replacement::Replacements;
-use super::timeline::{DesiredState, READABLE_FOR, Removable, Timeline, accepted_at};
+use super::replacement::{Replacements, find_removed_machine};
+use super::timeline::{DesiredState, READABLE_FOR, Removable, Timeline};
 use super::{UserActions, Violation};
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::{RecordedChange, RecordedHistory, RecordedState};
@@ -25,16 +25,12 @@ pub fn check_machine_removals(history: &RecordedHistory, actions: &UserActions) 
         if !(change.removed || change.object.is_terminating()) {
             unready.observe(change);
         }
-        if change.kind != TestedKind::Machine || !(change.removed || change.object.is_terminating()) {
-            return;
-        }
-        let Some(former) = before.get(TestedKind::Machine, change.object.uid()) else { return };
+        let Some(former) = find_removed_machine(before, change, actions) else { return };
         let pool = former.owner_uid();
-        if former.is_terminating() || pool.is_empty() || actions.is_removed_by_user(former.uid()) {
+        if pool.is_empty() {
             return;
         }
-        let at = accepted_at(change.at, change.object.text("/metadata/deletionTimestamp"));
-        let states = timeline.readable_states(pool, at);
+        let states = timeline.states_at_deletion(former, change);
         // The garbage collector deletes the machines of a terminating pool. A pool that was never recorded is
         // not checked.
         if states.is_empty() || states.iter().any(|state| state.terminating) {

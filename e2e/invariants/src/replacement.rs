@@ -7,11 +7,12 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::UserActions;
 use super::draining::is_released_by_owner;
 use super::recycle_limits::{RecycleLimits, is_replacement_requested};
 use super::timeline::DesiredState;
 use crate::object::{JsonObject, TestedKind};
-use crate::recorder::RecordedChange;
+use crate::recorder::{RecordedChange, RecordedState};
 
 /// Where a pool sets that it replaces machines whose images have other content.
 const REFRESH: [&str; 2] = ["/spec/imageRefresh", "/metadata/annotations/vmpool.dev~1image-refresh"];
@@ -34,6 +35,25 @@ pub(super) struct Replacements {
     limits: Vec<(String, RecycleLimits)>,
     /// The pools that replace machines whose images have other content, by UID.
     refreshing: BTreeSet<String>,
+}
+
+/// The former state of a machine that is deleted with this change, and not by a user.
+pub(super) fn find_removed_machine<'b>(
+    before: &'b RecordedState,
+    change: &RecordedChange,
+    actions: &UserActions,
+) -> Option<&'b JsonObject> {
+    if change.kind != TestedKind::Machine || !(change.removed || change.object.is_terminating()) {
+        return None;
+    }
+    let former = before.get(TestedKind::Machine, change.object.uid())?;
+    (!former.is_terminating() && !actions.is_removed_by_user(former.uid())).then_some(former)
+}
+
+/// Whether a scale-down may delete a machine of the pool, according to one of the states.
+pub(super) fn has_surplus(before: &RecordedState, pool: &str, states: &[&DesiredState]) -> bool {
+    let live = || before.active_machines(pool).filter(|machine| !machine.is_terminating());
+    states.iter().any(|state| live().count() > state.desired)
 }
 
 impl Replacements {

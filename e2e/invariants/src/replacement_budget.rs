@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::replacement::Replacements;
-use super::timeline::{DesiredState, Timeline, accepted_at};
+use super::replacement::{Replacements, find_removed_machine, has_surplus};
+use super::timeline::Timeline;
 use super::{UserActions, Violation};
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::{RecordedChange, RecordedHistory, RecordedState};
@@ -30,8 +30,7 @@ pub fn check_replacement_budget(history: &RecordedHistory, actions: &UserActions
         }
         let Some(former) = replaced_machine(before, change, actions) else { return };
         let pool = former.owner_uid();
-        let stamp = change.object.text("/metadata/deletionTimestamp");
-        let states = timeline.readable_states(pool, accepted_at(change.at, stamp));
+        let states = timeline.states_at_deletion(former, change);
         let is_replacement = states.iter().all(|state| !state.terminating)
             && replacements.recycles(former, &states, change.at + actions.clocks_ahead)
             && !has_surplus(before, pool, &states);
@@ -70,8 +69,7 @@ impl EmptyPlaces {
 
     /// A place that is not desired any more is not empty.
     fn scale(&mut self, pool: &JsonObject) {
-        let desired = pool.number("/spec/replicas").and_then(|count| usize::try_from(count).ok());
-        let desired = desired.unwrap_or_default();
+        let desired = pool.desired_replicas();
         self.count = self.count.saturating_sub(self.desired.saturating_sub(desired));
         self.desired = desired;
     }
@@ -84,13 +82,9 @@ fn replaced_machine<'b>(
     change: &RecordedChange,
     actions: &UserActions,
 ) -> Option<&'b JsonObject> {
-    if change.kind != TestedKind::Machine || !(change.removed || change.object.is_terminating()) {
-        return None;
-    }
-    let former = before.get(TestedKind::Machine, change.object.uid())?;
-    let is_deleted =
-        !former.is_terminating() && !former.is_standby() && !actions.is_removed_by_user(former.uid());
-    (is_deleted && !former.owner_uid().is_empty() && is_certainly_available(former)).then_some(former)
+    let former = find_removed_machine(before, change, actions)?;
+    let is_active = !former.is_standby() && !former.owner_uid().is_empty();
+    (is_active && is_certainly_available(former)).then_some(former)
 }
 
 /// Whether the controller counts the machine as available, whatever it knows about its instance. Before the
@@ -113,10 +107,4 @@ fn count_available(before: &RecordedState, pool: &str) -> usize {
     let machines = before.active_machines(pool).filter(|machine| !machine.is_terminating());
     let is_stopped = |machine: &JsonObject| machine.phase() == "Stopped" && !machine.is_starting_activated();
     machines.filter(|machine| machine.is_running() || is_stopped(machine)).count()
-}
-
-/// Whether a scale-down may delete the machine instead, according to one of the states.
-pub(super) fn has_surplus(before: &RecordedState, pool: &str, states: &[&DesiredState]) -> bool {
-    let live = || before.active_machines(pool).filter(|machine| !machine.is_terminating());
-    states.iter().any(|state| live().count() > state.desired)
 }

@@ -98,17 +98,17 @@ impl Timeline {
         }
         let pool = &change.object;
         let terminating = change.removed || pool.is_terminating();
-        let desired = pool.number("/spec/replicas").and_then(|count| usize::try_from(count).ok());
+        let desired = pool.desired_replicas();
         let state_at = DesiredState {
             since: change.at,
-            desired: if terminating { 0 } else { desired.unwrap_or_default() },
+            desired: if terminating { 0 } else { desired },
             record: ParsedRemovalRecord::of(pool),
             removable: removable_machines(pool),
             paused: pool.is_kubevirt() && pool.at("/spec/paused") == true,
             healing: autohealing_threshold(pool),
-            health: health_setting(pool, desired.unwrap_or_default()),
-            provisioning_limit: provisioning_limit(pool, desired.unwrap_or_default()),
-            budget: disruption_budget(pool, desired.unwrap_or_default()),
+            health: health_setting(pool, desired),
+            provisioning_limit: provisioning_limit(pool, desired),
+            budget: disruption_budget(pool, desired),
             terminating,
         };
         let states = self.pools.entry(pool.uid().to_owned()).or_default();
@@ -118,6 +118,17 @@ impl Timeline {
         if !repeats {
             states.push(state_at);
         }
+    }
+
+    /// The states of the pool of a machine that a writer may have read when it deleted the machine with this
+    /// change.
+    pub(super) fn states_at_deletion(
+        &self,
+        machine: &JsonObject,
+        change: &RecordedChange,
+    ) -> Vec<&DesiredState> {
+        let stamp = change.object.text("/metadata/deletionTimestamp");
+        self.readable_states(machine.owner_uid(), accepted_at(change.at, stamp))
     }
 
     /// The states that a writer may have read at this moment: the current one, and those that were replaced

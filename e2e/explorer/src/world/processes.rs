@@ -21,7 +21,7 @@ use vmpool_runtime::testing::SeededEntropy;
 use vmpool_runtime::tls::ClientCas;
 
 use super::SimulatedWorld;
-use crate::aggregation::{AggregationLayer, allow_every_review};
+use crate::aggregation::{allow_every_review, route_aggregated};
 use crate::fault::PAUSE;
 use crate::instance::{APISERVER, CONTROLLER, ProgramInstance, SYSTEM, SimulatedProgram};
 use crate::process::SimulatedProcess;
@@ -61,11 +61,9 @@ impl SimulatedWorld {
 
     fn controller(&self, env: &Env) -> (String, Task) {
         let name = format!("{CONTROLLER}-{}", self.started);
-        let client = if self.options.features.autoscales {
-            self.server.client_through(&name, SYSTEM, &AggregationLayer(self.front.clone()))
-        } else {
-            self.server.client(&name, SYSTEM)
-        };
+        let front = self.front.clone();
+        let route = tower::layer::layer_fn(move |connection| route_aggregated(front.clone(), connection));
+        let client = self.server.client_through(&name, SYSTEM, &route);
         let lease = LeaseConfig::new(SYSTEM, LEASE, &*name);
         let dependencies = Dependencies {
             env: env.clone(),
