@@ -130,7 +130,11 @@ impl UserOperation {
                 answer(scaled.map_err(Error::api("scaling")))
             }
             Self::EditReplicas(replicas) => edit(world, design, json!({ "replicas": replicas })).await,
-            Self::Remove(count) => request_targeted_removal(world, design, &machines, count, random).await,
+            Self::Remove(count) => {
+                let targets = [RemovalTarget::Name, RemovalTarget::NameAndUid];
+                let target = random.one(&targets).copied().unwrap_or(RemovalTarget::Name);
+                request_targeted_removal(world, design, &machines, count, target, random).await
+            }
             Self::Cores(cores) => edit(world, design, spelling.cores(cores)).await,
             Self::Label(value) => {
                 let labels = json!({ "metadata": { "labels": { "tier": value.to_string() } } });
@@ -228,12 +232,23 @@ pub(crate) async fn delete_as_user(
     answer(world.api(kind).delete(object.name(), &params).await.map_err(Error::api("deleting")))
 }
 
+/// How a targeted removal refers to its machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RemovalTarget {
+    /// By name alone. The request is refused if an earlier one removed another machine of this name: pools of
+    /// `KubeVirt` use the ordinals of removed machines again.
+    Name,
+    /// By name and UID.
+    NameAndUid,
+}
+
 /// Requests a targeted removal of this number of machines.
 pub(crate) async fn request_targeted_removal(
     world: &ScenarioWorld,
     design: &SoakPoolConfig,
     machines: &[&JsonObject],
     count: u64,
+    target: RemovalTarget,
     random: &SeededRandom,
 ) -> OperationResult {
     let Ok(pool) = world.existing(design.name).await else { return OperationResult::Unconfirmed };
@@ -250,6 +265,9 @@ pub(crate) async fn request_targeted_removal(
     }
     if named == 0 {
         return OperationResult::NoTarget;
+    }
+    if target == RemovalTarget::NameAndUid {
+        removal = removal.pinned();
     }
     match removal.send_unchecked().await.code {
         200..=299 => OperationResult::Done,
