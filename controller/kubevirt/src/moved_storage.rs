@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::annotations::MOVED_STORAGE;
 use vmpool_engine::limits;
+use vmpool_engine::scale_up::names::parse_canonical_number;
 use vmpool_platform::StorageMove;
 
 use super::machine::{RevisionTemplate, numbered_machine_spec};
@@ -80,7 +81,7 @@ pub(super) fn read_moves(text: &str) -> Vec<StorageMove> {
 pub(super) fn recorded_moves(pool: &ObjectMeta) -> BTreeMap<u64, Arc<str>> {
     let annotations = pool.annotations.iter().flatten();
     let recorded = annotations.filter_map(|(key, text)| {
-        Some((key.strip_prefix(MOVED_STORAGE)?.parse().ok()?, text.as_str().into()))
+        Some((parse_canonical_number(key.strip_prefix(MOVED_STORAGE)?)?, text.as_str().into()))
     });
     recorded.collect()
 }

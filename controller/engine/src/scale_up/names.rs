@@ -56,7 +56,8 @@ impl fmt::Display for NameBlock {
     }
 }
 
-/// The text is not `first-end` with `first <= end`, or the end is out of range.
+/// The text is not `first-end` with `first <= end`, a number has a sign or leading zeros, or the end is out of
+/// range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a name block such as \"64-128\"")]
 pub struct InvalidNameBlock(pub String);
@@ -67,7 +68,7 @@ impl FromStr for NameBlock {
     fn from_str(text: &str) -> Result<Self, InvalidNameBlock> {
         let parse = || {
             let (first, end) = text.split_once('-')?;
-            let (first, end) = (first.parse().ok()?, end.parse().ok()?);
+            let (first, end) = (parse_canonical_number(first)?, parse_canonical_number(end)?);
             (first <= end && end <= LARGEST_END).then_some(Self { first, end })
         };
         parse().ok_or_else(|| InvalidNameBlock(text.to_owned()))
@@ -79,9 +80,16 @@ pub fn ordinal_name(pool: &str, ordinal: u64) -> String {
     format!("{pool}-{ordinal}")
 }
 
-/// The ordinal of `name`, if it has the form of a name of this pool.
+/// The ordinal of `name`, if [`ordinal_name`] gives this pool a machine with the name.
 pub fn ordinal_of(pool: &str, name: &str) -> Option<u64> {
-    name.strip_prefix(pool)?.strip_prefix('-')?.parse().ok()
+    parse_canonical_number(name.strip_prefix(pool)?.strip_prefix('-')?)
+}
+
+/// The number with these digits; `None` if they have a sign or leading zeros: two texts would mean the same
+/// number, and only one of them is written.
+pub fn parse_canonical_number(digits: &str) -> Option<u64> {
+    let is_canonical = digits == "0" || digits.starts_with(|digit| matches!(digit, '1'..='9'));
+    digits.parse().ok().filter(|_| is_canonical)
 }
 
 /// Computes the names of a pool's machines.
@@ -293,6 +301,22 @@ mod tests {
     }
 
     #[rstest]
+    #[case::issued("web-7", Some(7))]
+    #[case::the_first("web-0", Some(0))]
+    #[case::the_last("web-18446744073709551615", Some(u64::MAX))]
+    #[case::too_large("web-18446744073709551616", None)]
+    #[case::with_zeros("web-007", None)]
+    #[case::with_a_sign("web-+7", None)]
+    #[case::without_digits("web-", None)]
+    #[case::of_another_pool("db-7", None)]
+    fn only_a_name_that_the_pool_can_issue_has_an_ordinal(#[case] name: &str, #[case] ordinal: Option<u64>) {
+        assert_eq!(ordinal_of("web", name), ordinal);
+        if let Some(ordinal) = ordinal {
+            assert_eq!(ordinal_name("web", ordinal), name);
+        }
+    }
+
+    #[rstest]
     #[case("0-64", Some((0, 64)))]
     #[case("64-64", Some((64, 64)))]
     #[case("65-64", None)]
@@ -300,6 +324,8 @@ mod tests {
     #[case("0-9223372036854775808", None)]
     #[case("18446744073709551615-18446744073709551615", None)]
     #[case("-1-64", None)]
+    #[case("64-064", None)]
+    #[case("+0-64", None)]
     #[case("64", None)]
     #[case("", None)]
     fn blocks_read_back(#[case] text: &str, #[case] block: Option<(u64, u64)>) {
