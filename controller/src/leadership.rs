@@ -23,9 +23,9 @@ use crate::platform_state::{PlatformStates, ShownState};
 use crate::pools::context::{PoolContext, SharedByPlatforms};
 use crate::pools::disk_sources::DiskSourceStore;
 use crate::pools::preserved::PreservedStorage;
-use crate::pools::shared_clock::SharedServerClock;
 use crate::pools::shared_slots::SharedClassSlots;
 use crate::pools::sources::Sources;
+use crate::server_clock::SharedServerClock;
 use crate::settings::{ControllerSettings, ImageRefreshSettings};
 
 /// The field manager of all writes.

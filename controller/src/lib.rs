@@ -18,7 +18,7 @@
 //! layers, or files of its own layer that do not import it. The files have no import cycle. From the lowest
 //! layer:
 //!
-//! 1. `settings`, `plain_events`, `merge_patch`, and [`metrics`];
+//! 1. `settings`, `plain_events`, `merge_patch`, `server_clock`, and [`metrics`];
 //! 2. `pools`, without its leadership;
 //! 3. `leadership`: what all controllers of a leader share;
 //! 4. `autoscalers`, `copies`, `images`, and the leadership of pools;
@@ -39,6 +39,7 @@ mod plain_events;
 mod platform_state;
 mod pools;
 mod process;
+mod server_clock;
 mod settings;
 #[cfg(test)]
 mod testing;
@@ -52,11 +53,11 @@ pub use pools::events::EventReason;
 pub use pools::lead::lead_platform;
 pub use pools::live::ReadError;
 pub use pools::preview::{Preview, preview_pool};
-pub use pools::shared_clock::SharedServerClock;
 pub use process::options;
 pub use process::platforms::lead_all;
 pub use process::run::{ControllerRunError, run_controller, run_leader_election};
 pub use process::uninstall::UninstallError;
+pub use server_clock::SharedServerClock;
 pub use settings::{ControllerSettings, ImageRefreshSettings};
 
 // The kit reads objects without their innermost values. What is left of a template that it cut is still

@@ -2,8 +2,8 @@
 //!
 //! Layers, from the lowest:
 //!
-//! 1. `announced_problems`, `definitions`, `pool_key`, `seen_facts`, `shared_clock`,
-//!    `status_conflict`, then `shared_slots`;
+//! 1. `announced_problems`, `definitions`, `pool_key`, `seen_facts`, `status_conflict`,
+//!    then `shared_slots`;
 //! 2. `cache`, then `cache_sink`;
 //! 3. `events`, `pool_entry`, the data of `revisions`, `sources`, `disk_sources`, `preserved`;
 //! 4. `kstatus_conditions`, `context`: the state that all passes share;
@@ -44,7 +44,6 @@ pub(crate) mod report;
 pub(crate) mod revisions;
 pub(crate) mod seen_facts;
 pub(crate) mod served;
-pub(crate) mod shared_clock;
 pub(crate) mod shared_slots;
 pub(crate) mod source_watches;
 pub(crate) mod sources;

@@ -24,11 +24,11 @@ use crate::pools::pool_entry::CachedPool;
 use crate::pools::pool_key::PoolKey;
 use crate::pools::revisions::pool_revisions::PoolRevisions;
 use crate::pools::revisions::stored::RevisionFacts;
-use crate::pools::shared_clock::SharedServerClock;
 use crate::pools::shared_slots::SharedClassSlots;
 use crate::pools::sources::Sources;
 use crate::pools::status_conflict::StatusConflict;
 use crate::pools::storage_problem::StorageProblem;
+use crate::server_clock::SharedServerClock;
 use crate::settings::{ControllerSettings, KubevirtMetrics};
 
 /// The state of one pool between passes.

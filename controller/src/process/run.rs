@@ -12,10 +12,10 @@ use vmpool_runtime::lease::{Candidate, LeaseConfig};
 
 use crate::leadership::{Dependencies, LeaderHealth};
 use crate::metrics::{ControllerMetrics, LeadershipChange};
-use crate::pools::shared_clock::SharedServerClock;
 use crate::process::options::{ControllerArgs, ControllerArgsError, PlatformName};
 use crate::process::platforms::lead_all;
 use crate::process::uninstall::{self, FinalizerScope, UninstallError};
+use crate::server_clock::SharedServerClock;
 
 /// Duration after which a pass counts as stuck. The longest regular pass has some hundred writes.
 const STUCK: Duration = Duration::from_mins(5);
@@ -89,8 +89,9 @@ pub async fn run_controller(
         return Ok(server.run(health, &env, stop).await?);
     }
 
-    let client =
-        vmpool_runtime::client::connect_through(&options.program.client, agent, &metrics.api.layer()).await?;
+    let server_clock = SharedServerClock::default();
+    let layers = (metrics.api.layer(), server_clock.layer(&env));
+    let client = vmpool_runtime::client::connect_through(&options.program.client, agent, &layers).await?;
     let namespace = options.watch_namespace.clone();
     let home = namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let lease = options.lease.config(&env, &home).map_err(ControllerArgsError::from)?;
@@ -115,7 +116,7 @@ pub async fn run_controller(
         metrics: metrics.clone(),
         images: reconciles_images.then_some(images),
         image_refresh,
-        server_clock: SharedServerClock::default(),
+        server_clock,
     };
 
     let leader_health = LeaderHealth::default();

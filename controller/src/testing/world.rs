@@ -16,9 +16,9 @@ use crate::images::ImageSettings;
 use crate::leadership::{Dependencies, LeaderHealth};
 use crate::metrics::ControllerMetrics;
 use crate::pools::lead::lead_platform;
-use crate::pools::shared_clock::SharedServerClock;
 use crate::process::options::PlatformName;
 use crate::process::platforms::lead_all;
+use crate::server_clock::SharedServerClock;
 use crate::settings::{ControllerSettings, ImageRefreshSettings};
 
 /// The manifest of a pool of machines with a root disk each.
@@ -117,9 +117,10 @@ impl LeaderWorld {
     }
 
     fn dependencies(&self) -> Dependencies {
+        let layers = (self.metrics.api.layer(), self.server_clock.layer(&self.env));
         Dependencies {
             env: self.env.clone(),
-            client: self.server.model().client_through("controller", NAMESPACE, &self.metrics.api.layer()),
+            client: self.server.model().client_through("controller", NAMESPACE, &layers),
             namespace: None,
             instance: "test".to_owned(),
             settings: self.settings,

@@ -346,24 +346,19 @@ fn a_pool_may_recycle_a_machine_that_reached_a_limit(
     assert_eq!(history.terminating("b").found(&UserActions::default(), &[]), found);
 }
 
-/// A controller whose clock is ahead by an hour, and no change of leaders: the pool of two may lose two.
+/// A controller whose clock is ahead by an hour, and a machine that lives for 20 minutes.
 #[rstest]
-#[case::each_machine_once(&["a", "b"], &[])]
-#[case::one_after_the_other(&["a", "b", "c"], &["I21"])]
-fn a_clock_that_is_ahead_may_cause_one_batch_of_replacements(
-    #[case] replaced: &[&str],
-    #[case] found: &[&str],
-) {
+#[case::after_a_minute(60, &["I21"])]
+#[case::before_its_time(1190, &["I21"])]
+#[case::as_precisely_as_the_controller_knows_it(1198, &[])]
+#[case::after_its_time(1201, &[])]
+fn a_clock_that_is_ahead_replaces_no_machine_before_its_time(#[case] age: i64, #[case] found: &[&str]) {
     let pool = json!({
-        "metadata": { "name": "pool", "annotations": { "vmpool.dev/recycle": r#"{"maxLifetime":"20m"}"# } },
-        "spec": { "replicas": 2, "scaleDownPolicy": "NewestFirst" } });
+        "metadata": { "name": "pool", "annotations": { "vmpool.dev/recycle": r#"{"maxLifetime":"20m","jitter":0}"# } },
+        "spec": { "replicas": 1, "scaleDownPolicy": "NewestFirst" } });
+    let history = TestHistory::new().write(TestedKind::Pool, pool, false);
     let created = |history: TestHistory, name| history.write(TestedKind::Machine, claimed(name, 0), false);
-    let history =
-        ["a", "b"].into_iter().fold(TestHistory::new().write(TestedKind::Pool, pool, false), created);
-    let history = replaced
-        .iter()
-        .zip(["c", "d", "e"])
-        .fold(history, |history, (name, next)| created(history.later(60).removed(name), next));
+    let history = created(created(history, "a").later(age).removed("a"), "b");
     let ahead = UserActions { clocks_ahead: SignedDuration::from_hours(1), ..UserActions::default() };
     assert_eq!(history.found(&ahead, &[]), found);
 }

@@ -11,6 +11,7 @@ use http::{Request, Response, header};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
+use jiff::fmt::rfc2822::DateTimePrinter;
 use kube::Client;
 use kube::client::Body;
 use serde_json::Value;
@@ -82,7 +83,7 @@ impl ApiServerModel {
             self.state.lock().log.push(entry);
             response
         };
-        let response = match handling.outcome {
+        let mut response = match handling.outcome {
             RequestOutcome::ServeIfAwaited if response.is_canceled() => futures::future::pending().await,
             RequestOutcome::Serve | RequestOutcome::ServeIfAwaited => handle_and_log(&call).await,
             RequestOutcome::Refuse(error) => http_response(Err(error)),
@@ -102,6 +103,8 @@ impl ApiServerModel {
             }
             RequestOutcome::Hang => futures::future::pending().await,
         };
+        let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&self.env.now())?;
+        response.headers_mut().insert(header::DATE, date.parse()?);
         if !handling.after.is_zero() {
             self.env.sleep(handling.after).await;
         }

@@ -36,7 +36,7 @@ pub struct PoolSnapshot {
     pub now: Timestamp,
     /// The same time on the monotonic clock.
     pub uptime: Duration,
-    /// The clock of the API server; `None` before this leader has created a machine or a disk.
+    /// The clock of the API server; `None` if no response has shown it.
     pub server_clock: Option<ServerClock>,
     /// Machines of the pool's namespace that the pool owns or that have its UID as a label.
     pub machines: Vec<Arc<Machine>>,

@@ -6,9 +6,9 @@ fn second(second: i64) -> Timestamp {
     Timestamp::from_second(second).expect("in range")
 }
 
-/// A create that was sent at the uptime 100, and whose object was created in second 1000.
+/// The response of second 1000 to a request that was sent at the uptime 100.
 fn known_clock() -> ServerClock {
-    ServerClock::of_create(second(1000), Duration::from_secs(100))
+    ServerClock::of_response(second(1000), Duration::from_secs(100))
 }
 
 #[rstest]
@@ -26,8 +26,8 @@ fn the_longest_time_since_a_creation(#[case] created: i64, #[case] uptime: u64, 
 
 #[test]
 fn no_time_is_too_far_away() {
-    let first = ServerClock::of_create(Timestamp::MIN, Duration::ZERO);
+    let first = ServerClock::of_response(Timestamp::MIN, Duration::ZERO);
     assert_eq!(first.longest_since(Timestamp::MAX, Duration::ZERO), Duration::ZERO);
-    let last = ServerClock::of_create(Timestamp::MAX, Duration::ZERO);
+    let last = ServerClock::of_response(Timestamp::MAX, Duration::ZERO);
     assert!(last.longest_since(Timestamp::MIN, Duration::MAX) > Duration::from_hours(1_000_000));
 }

@@ -394,7 +394,7 @@ impl SimulatedController {
         match action {
             PoolAction::Create { draft } => {
                 self.memory.next_number = (draft.number + 1).max(self.memory.next_number);
-                self.server_clock = Some(ServerClock::of_create(machine.created, api.now));
+                self.server_clock = Some(ServerClock::of_response(machine.created, api.now));
                 return self.machine_created(api, &machine.id, api.pool.includes(machine), draft);
             }
             PoolAction::Update { to, .. } => {

@@ -9,7 +9,6 @@ use vmpool_engine::ledger::VersionedFacts;
 use vmpool_engine::membership::losses::{LossKind, Rehearsal};
 use vmpool_engine::model::{DiskDraft, DiskSource, Draft, Lifetime, Owner};
 use vmpool_engine::plan::FieldPaths;
-use vmpool_engine::server_clock::ServerClock;
 use vmpool_engine::{Disk, Machine, ObjectId};
 use vmpool_kit::object::collection_path;
 use vmpool_kit::write::WriteError;
@@ -155,7 +154,6 @@ async fn create_or_find_machine<P: Platform>(
     let path = collection_path::<P::Machine>(namespace);
     // A rejected create had no effect, so its number can be used again. Any other number is used up.
     let used = || ActionOutcome::outdated().with(Effect::NumberUsed(draft.number));
-    let sent = context.leader.env.uptime();
     let created = context.leader.writer.create::<Box<RawValue>>(WriteKind::CreateMachine, path, body).await;
     let created = created.and_then(|body| {
         let machine: P::Machine = read_response(&body)?;
@@ -164,7 +162,6 @@ async fn create_or_find_machine<P: Platform>(
     });
     let error = match created {
         Ok((machine, overridden)) => {
-            context.server_clock.observe(ServerClock::of_create(machine.facts.created, sent));
             return verify_created_machine(context, pool, draft, machine)
                 .await
                 .map(|machine| (machine, overridden));
@@ -301,11 +298,9 @@ pub(super) async fn create_machine_disk<P: Platform>(
         return Err(WriteError::Invalid(format!("the pool has no disk template {}", draft.template).into()));
     };
     let path = collection_path::<DiskOf<P>>(namespace);
-    let sent = context.leader.env.uptime();
     match context.leader.writer.create::<DiskOf<P>>(WriteKind::CreateDisk, path, body).await {
         Ok(disk) => {
             let disk = seen_facts(&disk, P::Disks::read);
-            context.server_clock.observe(ServerClock::of_create(disk.facts.created, sent));
             let wanted = drafted_disk_owner(pool, machine, draft);
             let is_kept = disk.facts.owner.as_ref() == Some(&wanted);
             let lost = if is_kept {

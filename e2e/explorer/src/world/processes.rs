@@ -63,7 +63,8 @@ impl SimulatedWorld {
         let name = format!("{CONTROLLER}-{}", self.started);
         let front = self.front.clone();
         let route = tower::layer::layer_fn(move |connection| route_aggregated(front.clone(), connection));
-        let client = self.server.client_through(&name, SYSTEM, &route);
+        let server_clock = SharedServerClock::default();
+        let client = self.server.client_through(&name, SYSTEM, &(server_clock.layer(env), route));
         let lease = LeaseConfig::new(SYSTEM, LEASE, &*name);
         let dependencies = Dependencies {
             env: env.clone(),
@@ -79,7 +80,7 @@ impl SimulatedWorld {
             metrics: ControllerMetrics::new(env),
             images: self.options.images.then(image_settings),
             image_refresh: self.options.features.image_refresh.then(ImageRefreshSettings::default),
-            server_clock: SharedServerClock::default(),
+            server_clock,
         };
         let leader_health = LeaderHealth::default();
         let platform = match self.options.platform {

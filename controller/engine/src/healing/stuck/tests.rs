@@ -38,7 +38,7 @@ fn a_stuck_machine_counts_as_gone() {
 #[test]
 fn a_clock_that_is_ahead_makes_no_machine_stuck_after_the_first_answered_create() {
     let mut world = terminating(&[5]);
-    world.server_clock = Some(ServerClock::of_create(ago(5), world.uptime));
+    world.server_clock = Some(ServerClock::of_response(ago(5), world.uptime));
     let plan = world.plan();
     assert_eq!(created_machines(&plan), [""; 0]);
     assert_eq!(plan.requeue_after, Some(Duration::from_secs(299)));

@@ -118,7 +118,7 @@ fn a_clock_that_is_ahead_makes_no_machine_too_old_after_the_first_answered_creat
     assert_eq!(deleted_machines(&world.plan()), ["web-a"], "no create has shown the clock of the API server");
     let mut world = world;
     let now = Timestamp::from_second(1_000_000 - week).expect("in range");
-    world.server_clock = Some(ServerClock::of_create(now, world.uptime));
+    world.server_clock = Some(ServerClock::of_response(now, world.uptime));
     let plan = world.plan();
     assert_eq!((deleted_machines(&plan), plan.requeue_after), (Vec::new(), Some(Duration::from_secs(3539))));
     world.uptime += Duration::from_secs(3539);
@@ -129,7 +129,7 @@ fn a_clock_that_is_ahead_makes_no_machine_too_old_after_the_first_answered_creat
 fn a_clock_that_is_behind_lets_machines_live_longer() {
     let mut world = world(3).pool(|pool| lifetime(pool, 1_000_000 + 50));
     let ahead = observation_time() + SignedDuration::from_hours(1);
-    world.server_clock = Some(ServerClock::of_create(ahead, world.uptime));
+    world.server_clock = Some(ServerClock::of_response(ahead, world.uptime));
     assert_eq!(world.plan().requeue_after, Some(Duration::from_secs(51)));
 }
 

@@ -101,7 +101,7 @@ fn the_pause_before_a_replacement_grows(#[case] number: u64, #[case] age: i64, #
 fn a_clock_that_is_ahead_shortens_no_pause_after_the_first_answered_create() {
     let mut ahead = attempt(5, 600);
     assert_eq!(ahead.plan().actions.len(), 1);
-    ahead.server_clock = Some(ServerClock::of_create(created(600), ahead.uptime));
+    ahead.server_clock = Some(ServerClock::of_response(created(600), ahead.uptime));
     let plan = ahead.plan();
     assert_eq!((&plan.actions[..], plan.requeue_after), (&[][..], Some(Duration::from_secs(31))));
 }
