@@ -8,9 +8,9 @@ use kube::api::ListParams;
 use kube::core::{PartialObjectMeta, Request};
 use kube::{Api, Client, Resource};
 use serde::Deserialize;
-use tokio::sync::watch;
 use vmpool_runtime::Env;
 
+use crate::observed_value::{ValueObserver, ValuePublisher};
 use crate::sink::{MapSink, Objects, Watched};
 use crate::watch::{WatchError, WatchScope, list_and_watch, list_served};
 
@@ -30,26 +30,27 @@ impl Definitions {
     }
 }
 
-/// The definitions of these names, which `observe` keeps up to date. `None` before the first list.
-pub type DefinitionsReceiver = watch::Receiver<Option<Definitions>>;
+/// The definitions of certain names, which [`observe_definitions`] keeps up to date. `None` before the first
+/// list.
+pub type DefinitionsObserver = ValueObserver<Option<Definitions>>;
 
 /// Runs what `watch` returns while the cluster has the definition `name`, and `forget` when it does not any
 /// more.
 pub async fn while_served<F: Future<Output = ()>>(
-    mut known: DefinitionsReceiver,
+    known: DefinitionsObserver,
     name: &str,
     mut watch: impl FnMut() -> F,
     mut forget: impl FnMut(),
 ) {
     let uid = |known: &Option<Definitions>| known.as_ref().and_then(|known| known.uid(name).cloned());
     loop {
-        let served = uid(&known.borrow_and_update());
+        let served = known.read(uid);
         let changed = known.wait_for(|known| uid(known) != served);
         if served.is_some() {
             select(std::pin::pin!(changed), std::pin::pin!(watch())).await;
             forget();
-        } else if changed.await.is_err() {
-            return;
+        } else {
+            changed.await;
         }
     }
 }
@@ -110,7 +111,7 @@ pub async fn observe_definitions(
     client: Client,
     env: Env,
     names: Vec<String>,
-    known: watch::Sender<Option<Definitions>>,
+    known: ValuePublisher<Option<Definitions>>,
 ) {
     let read = move |definition: PartialObjectMeta<CustomResourceDefinition>| {
         let metadata = definition.metadata;
@@ -118,11 +119,7 @@ pub async fn observe_definitions(
     };
     let sink = MapSink::new(read, |uids: &Objects<String>| {
         let now = Definitions(uids.iter().map(|(key, uid)| (key.name.clone(), uid.clone())).collect());
-        known.send_if_modified(|known| {
-            let is_new = known.as_ref() != Some(&now);
-            *known = Some(now);
-            is_new
-        });
+        known.publish(Some(now));
     });
     let scope = WatchScope { metadata_only: true, ..WatchScope::default() };
     list_and_watch(Api::all(client), env, scope, sink).await;

@@ -5,7 +5,7 @@
 //! gets up to ten warnings per reason in ten minutes.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub struct EventSubject {
 }
 
 /// An event without its object and its note.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventKind {
     /// The reporting controller.
     pub source: &'static str,
@@ -75,7 +75,8 @@ impl EventSender {
         let (sender, receiver) = mpsc::channel(BACKLOG);
         (
             Self { sender },
-            Sender { writer, env, instance, series: HashMap::new(), warnings: HashMap::new() }.run(receiver),
+            Sender { writer, env, instance, series: BTreeMap::new(), warnings: BTreeMap::new() }
+                .run(receiver),
         )
     }
 
@@ -92,9 +93,9 @@ struct Sender<W> {
     writer: Writer<W>,
     env: Env,
     instance: String,
-    series: HashMap<SeriesKey, Series>,
+    series: BTreeMap<SeriesKey, Series>,
     /// The uptimes of the last warnings of each object and reason.
-    warnings: HashMap<(ObjectId, EventKind), VecDeque<Duration>>,
+    warnings: BTreeMap<(ObjectId, EventKind), VecDeque<Duration>>,
 }
 
 /// The time of an event in both spellings of the API.

@@ -4,14 +4,15 @@ use std::pin::pin;
 
 use futures::FutureExt;
 use futures::future::{Either, select};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+use crate::observed_value::ValueObserver;
 
 /// What a leader does while something that it observes gives it a duty, for example while the cluster serves
 /// a kind.
 pub trait ConditionalLeadership: Send {
     /// What is observed.
-    type Observed: Send + Sync + 'static;
+    type Observed: Clone + PartialEq + Send + Sync + 'static;
     /// What the leader does. When it changes, the leader begins again, with new caches.
     type Duty: Clone + PartialEq + Send + Sync;
 
@@ -32,12 +33,12 @@ pub trait ConditionalLeadership: Send {
 /// a duty that has not changed, `stop` is canceled, so that the next leader starts with new caches.
 pub async fn lead_on_duty<L: ConditionalLeadership>(
     mut leadership: L,
-    mut observed: watch::Receiver<L::Observed>,
+    observed: ValueObserver<L::Observed>,
     stop: CancellationToken,
 ) {
-    while let Some(duty) = wait_for_duty(&mut leadership, &mut observed, &stop).await {
+    while let Some(duty) = wait_for_duty(&mut leadership, &observed, &stop).await {
         let turn = stop.child_token();
-        let changed = observed.wait_for(|now| L::find_duty(now).as_ref() != Some(&duty)).map(drop).boxed();
+        let changed = observed.wait_for(|now| L::find_duty(now).as_ref() != Some(&duty)).boxed();
         let leading = leadership.lead(duty.clone(), turn.clone()).boxed();
         let leading = match select(leading, changed).await {
             Either::Left(_) => return stop.cancel(),
@@ -49,23 +50,22 @@ pub async fn lead_on_duty<L: ConditionalLeadership>(
     }
 }
 
-/// The next duty; `None` if `stop` came first, or if nothing is observed any more.
+/// The next duty; `None` if `stop` came first.
 async fn wait_for_duty<L: ConditionalLeadership>(
     leadership: &mut L,
-    observed: &mut watch::Receiver<L::Observed>,
+    observed: &ValueObserver<L::Observed>,
     stop: &CancellationToken,
 ) -> Option<L::Duty> {
+    let mut now = observed.get();
     loop {
-        {
-            let now = observed.borrow_and_update();
-            let duty = L::find_duty(&now);
-            if duty.is_some() {
-                return duty;
-            }
-            leadership.idle(&now);
+        let duty = L::find_duty(&now);
+        if duty.is_some() {
+            return duty;
         }
-        let (changed, stopped) = (pin!(observed.changed()), pin!(stop.cancelled()));
-        let Either::Left((Ok(()), _)) = select(changed, stopped).await else { return None };
+        leadership.idle(&now);
+        let (changed, stopped) = (pin!(observed.next_after(now)), pin!(stop.cancelled()));
+        let Either::Left((next, _)) = select(changed, stopped).await else { return None };
+        now = next;
     }
 }
 
@@ -78,6 +78,7 @@ mod tests {
     use vmpool_runtime::testing::{ManualClock, test_env};
 
     use super::*;
+    use crate::observed_value::ValuePublisher;
 
     /// The duty is to serve a number. The leader ceases to serve zero by itself.
     struct ServedNumber(Arc<Mutex<Vec<String>>>);
@@ -106,7 +107,7 @@ mod tests {
     struct World {
         clock: ManualClock,
         log: Arc<Mutex<Vec<String>>>,
-        observed: watch::Sender<Option<u32>>,
+        observed: ValuePublisher<Option<u32>>,
         stop: CancellationToken,
         leader: Task,
     }
@@ -115,8 +116,8 @@ mod tests {
         async fn new() -> Self {
             let clock = ManualClock::new();
             let (log, stop) = (Arc::<Mutex<Vec<String>>>::default(), CancellationToken::new());
-            let (observed, receiver) = watch::channel(None);
-            let leading = lead_on_duty(ServedNumber(log.clone()), receiver, stop.clone());
+            let observed = ValuePublisher::new(None);
+            let leading = lead_on_duty(ServedNumber(log.clone()), observed.observe(), stop.clone());
             let leader = test_env(&clock, 0).spawn("leader", leading);
             clock.settle().await;
             Self { clock, log, observed, stop, leader }
@@ -125,7 +126,7 @@ mod tests {
         /// What the leader does after it observes this.
         async fn observe(&self, number: Option<u32>) -> Vec<String> {
             self.log.lock().clear();
-            self.observed.send_replace(number);
+            self.observed.publish(number);
             self.clock.settle().await;
             self.log.lock().clone()
         }

@@ -21,9 +21,9 @@
 //! A file imports only files of lower layers, or files of its own layer that do not import it. From the
 //! lowest layer:
 //!
-//! 1. [`announced`], [`decode`], [`first_lists`], [`health`], [`leadership`], [`object`], [`pause`],
+//! 1. [`announced`], [`decode`], [`first_lists`], [`health`], [`object`], [`observed_value`], [`pause`],
 //!    [`queue`], [`response_body`];
-//! 2. [`passes`], [`rejection`], [`sink`];
+//! 2. [`leadership`], [`passes`], [`rejection`], [`sink`];
 //! 3. [`list`], [`write`](mod@write), [`controller`];
 //! 4. [`events`], [`watch`];
 //! 5. [`definitions`], [`handles`].
@@ -39,6 +39,7 @@ pub mod health;
 pub mod leadership;
 pub mod list;
 pub mod object;
+pub mod observed_value;
 pub mod passes;
 pub mod pause;
 pub mod queue;

@@ -1,8 +1,7 @@
 //! The queue of passes: at most one pass at a time for each object, with the debounce as the minimum time
 //! between passes.
 
-use std::collections::{BTreeSet, HashMap};
-use std::hash::Hash;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +27,7 @@ pub struct PassQueue<K> {
 }
 
 struct State<K> {
-    slots: HashMap<K, Slot>,
+    slots: BTreeMap<K, Slot>,
     /// The due times of all keys that are waiting.
     due: BTreeSet<(Duration, K)>,
 }
@@ -41,10 +40,10 @@ struct Slot {
     earliest: Duration,
 }
 
-impl<K: Clone + Eq + Hash + Ord> PassQueue<K> {
+impl<K: Clone + Ord> PassQueue<K> {
     /// An empty queue.
     pub fn new(env: Env, debounce: Duration, observer: Arc<dyn QueueObserver>) -> Self {
-        let state = Mutex::new(State { slots: HashMap::new(), due: BTreeSet::new() });
+        let state = Mutex::new(State { slots: BTreeMap::new(), due: BTreeSet::new() });
         Self { env, debounce, state, changed: Notify::new(), observer }
     }
 

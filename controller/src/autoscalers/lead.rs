@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use vmpool_api::autoscaler::PoolAutoscaler;
 use vmpool_autoscaler::conflict::HpaTarget;
 use vmpool_kit::controller::{Controller, WorkerGroup, run_controller};
-use vmpool_kit::definitions::{Definitions, DefinitionsReceiver, definition_name};
+use vmpool_kit::definitions::{Definitions, DefinitionsObserver, definition_name};
 use vmpool_kit::leadership::{ConditionalLeadership, lead_on_duty};
 use vmpool_kit::object::api_for_namespace;
 use vmpool_kit::passes::PassEnd;
@@ -30,7 +30,7 @@ pub(crate) fn definitions_for_autoscalers() -> Vec<String> {
 /// Reconciles autoscalers until `stop`, while the cluster has their definition.
 pub(crate) async fn lead_autoscalers(
     shared: LeadershipResources,
-    known: DefinitionsReceiver,
+    known: DefinitionsObserver,
     stop: CancellationToken,
 ) {
     lead_on_duty(WhileAutoscalersServed { shared }, known, stop).await;

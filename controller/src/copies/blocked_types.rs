@@ -1,10 +1,10 @@
 //! The instance types and preferences that are being deleted and still needed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use vmpool_kit::observed_value::ValuePublisher;
 use vmpool_kit::pause::pause_after;
 
 use super::types::TypeKey;
@@ -18,16 +18,16 @@ pub(super) const CHECK_DELAY: Duration = Duration::from_secs(1);
 
 /// The instance types and preferences that are being deleted and still needed.
 pub(super) struct BlockedTypes {
-    known: Mutex<HashMap<TypeKey, BlockedType>>,
+    known: Mutex<BTreeMap<TypeKey, BlockedType>>,
     /// Whether there are any.
-    any: watch::Sender<bool>,
+    any: ValuePublisher<bool>,
 }
 
 #[derive(Default)]
 struct BlockedType {
     checks: u32,
     /// The machines and the pools that need it, as the last check found them.
-    needed_by: HashSet<String>,
+    needed_by: BTreeSet<String>,
     /// Uptime of the last check, and the pause after it.
     last: (Duration, Duration),
     /// The checks that came before the end of that pause, because of a change, and that released nothing. The
@@ -38,7 +38,7 @@ struct BlockedType {
 
 impl Default for BlockedTypes {
     fn default() -> Self {
-        Self { known: Mutex::default(), any: watch::Sender::new(false) }
+        Self { known: Mutex::default(), any: ValuePublisher::new(false) }
     }
 }
 
@@ -70,10 +70,10 @@ impl BlockedTypes {
         let pause = pause_after(blocked.checks, FIRST_PAUSE, LONGEST_CHECK);
         blocked.checks = blocked.checks.saturating_add(1);
         blocked.last = (now, pause);
-        let needed_by: HashSet<String> = needed_by.iter().cloned().collect();
+        let needed_by: BTreeSet<String> = needed_by.iter().cloned().collect();
         let is_new = blocked.needed_by != needed_by;
         blocked.needed_by = needed_by;
-        self.any.send_replace(true);
+        self.any.publish(true);
         (pause, is_new)
     }
 
@@ -81,13 +81,11 @@ impl BlockedTypes {
     pub(super) fn remove(&self, key: &TypeKey) {
         let mut known = self.known.lock();
         known.remove(key);
-        let any = !known.is_empty();
-        self.any.send_if_modified(|was| std::mem::replace(was, any) != any);
+        self.any.publish(!known.is_empty());
     }
 
     /// Returns when there are any, or when there are none.
     pub(super) async fn until(&self, any: bool) {
-        // It cannot fail, because the sender lives as long as `self`.
-        drop(self.any.subscribe().wait_for(|now| *now == any).await);
+        self.any.observe().wait_for(|now| *now == any).await;
     }
 }

@@ -1,6 +1,6 @@
 //! The state that all passes over machines share during one leadership.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use vmpool_api::ObjectKey;
 use vmpool_api::OwnerIdentity;
 use vmpool_decision::{Needs, Step};
 use vmpool_engine::ObjectId;
-use vmpool_kit::definitions::{Definitions, DefinitionsReceiver};
+use vmpool_kit::definitions::{Definitions, DefinitionsObserver};
 use vmpool_kit::events::EventSubject;
 use vmpool_kit::first_lists::FirstLists;
 use vmpool_kit::handles::LeaderHandles;
@@ -59,7 +59,7 @@ pub(super) struct CopyContext {
     pub(super) machines: Arc<ObjectTable<Machine>>,
     pub(super) revisions: Arc<ObjectTable<Revision>>,
     /// The machines that cannot get their copies.
-    blocked: Mutex<HashMap<ObjectKey, Blocked>>,
+    blocked: Mutex<BTreeMap<ObjectKey, Blocked>>,
 }
 
 /// What a leader of copies watches, and what it does with it.
@@ -68,7 +68,7 @@ pub(super) struct CopyScope {
     /// makes their copies.
     pub(super) policy: Option<CopyPolicy>,
     /// The definitions of the cluster as they are now.
-    pub(super) known: DefinitionsReceiver,
+    pub(super) known: DefinitionsObserver,
     /// The definitions of the kinds that are watched.
     pub(super) served: Definitions,
     /// Whether another controller is set to reconcile pools.
@@ -80,8 +80,8 @@ pub(super) struct CopyScope {
 impl CopyScope {
     /// Whether this controller makes copies for pools. Without machines, no pool gets one.
     pub(super) fn reconciles_pools(&self) -> bool {
-        let known = self.known.borrow();
-        let is_served = known.as_ref().is_some_and(|known| served_definitions::<KubeVirt>(known).is_ok());
+        let has_all = |known: &Definitions| served_definitions::<KubeVirt>(known).is_ok();
+        let is_served = self.known.read(|known| known.as_ref().is_some_and(has_all));
         is_served && !self.others_pools.load(Ordering::Relaxed)
     }
 }
@@ -93,7 +93,7 @@ struct Blocked {
     /// The ControllerRevision without which it gets none.
     awaits: Option<String>,
     /// The types that this depends on, whether they exist or not.
-    types: HashSet<TypeKey>,
+    types: BTreeSet<TypeKey>,
 }
 
 /// A machine in [`BlockedTypes`] and in messages.
@@ -222,7 +222,7 @@ impl CopyContext {
         &self,
         key: &ObjectKey,
         awaits: Option<String>,
-        types: HashSet<TypeKey>,
+        types: BTreeSet<TypeKey>,
     ) -> Duration {
         let mut blocked = self.blocked.lock();
         let known = blocked.entry(key.clone()).or_default();
@@ -241,7 +241,7 @@ impl CopyContext {
     ) -> Vec<ObjectId> {
         let metadata = copy.meta();
         let revision = metadata.name.as_deref().unwrap_or_default();
-        let owners: HashSet<OwnerIdentity<'_>> =
+        let owners: BTreeSet<OwnerIdentity<'_>> =
             metadata.owner_references.iter().flatten().map(OwnerIdentity::of).collect();
         let users = self.machines.of(namespace, |machine| {
             let mut of_machine = machine.meta().owner_references.iter().flatten().map(OwnerIdentity::of);

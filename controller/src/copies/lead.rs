@@ -9,15 +9,15 @@ use futures::FutureExt;
 use futures::future::select;
 use kube::Api;
 use kube::core::PartialObjectMeta;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vmpool_api::ObjectKey;
 use vmpool_kit::controller::{Controller, WorkerGroup, run_controller};
-use vmpool_kit::definitions::{Definitions, DefinitionsReceiver, definition_name, while_served};
+use vmpool_kit::definitions::{Definitions, DefinitionsObserver, definition_name, while_served};
 use vmpool_kit::first_lists::FirstLists;
 use vmpool_kit::leadership::{ConditionalLeadership, lead_on_duty};
 use vmpool_kit::object::api_for_namespace;
 use vmpool_kit::object::object_key;
+use vmpool_kit::observed_value::ValuePublisher;
 use vmpool_kit::passes::PassEnd;
 use vmpool_kit::sink::{MapSink, Objects, Sink, WatchChange, Watched};
 use vmpool_kit::watch::{WatchScope, list_and_watch as follow};
@@ -86,12 +86,13 @@ struct Duties {
 /// installation of the platform's own controller.
 pub(crate) async fn lead_copies(
     shared: LeadershipResources,
-    known: DefinitionsReceiver,
+    known: DefinitionsObserver,
     stop: CancellationToken,
 ) {
-    let (sender, duties) = watch::channel(None);
+    let publisher = ValuePublisher::new(None);
+    let duties = publisher.observe();
     let others_pools = Arc::new(AtomicBool::new(false));
-    let observer = observe_installations(shared.clone(), known.clone(), sender, others_pools.clone());
+    let observer = observe_installations(shared.clone(), known.clone(), publisher, others_pools.clone());
     let _observer = shared.env().spawn("watch of installations", observer);
     lead_on_duty(WhileTypesServed { shared, known, others_pools }, duties, stop).await;
 }
@@ -99,7 +100,7 @@ pub(crate) async fn lead_copies(
 /// The leadership while the cluster has definitions of instance types or preferences.
 struct WhileTypesServed {
     shared: LeadershipResources,
-    known: DefinitionsReceiver,
+    known: DefinitionsObserver,
     /// Whether another controller is set to reconcile pools.
     others_pools: Arc<AtomicBool>,
 }
@@ -122,8 +123,8 @@ impl ConditionalLeadership for WhileTypesServed {
 /// Keeps the place up to date, and whether another controller is set to reconcile pools.
 async fn observe_installations(
     shared: LeadershipResources,
-    mut known: DefinitionsReceiver,
-    place: watch::Sender<ObservedDuties>,
+    known: DefinitionsObserver,
+    place: ValuePublisher<ObservedDuties>,
     others_pools: Arc<AtomicBool>,
 ) {
     let installations = definition_name::<KubeVirtInstallation>();
@@ -139,30 +140,26 @@ async fn observe_installations(
     };
     let copies = shared.settings().copies.is_some();
     loop {
-        let served = relevant(&known.borrow_and_update());
+        let served = known.read(relevant);
         let changed = known.wait_for(|known| relevant(known) != served);
         let Some((Some(definitions), installed)) = &served else {
-            publish_duties(&place, None);
-            if changed.await.is_err() {
-                return;
-            }
+            place.publish(None);
+            changed.await;
             continue;
         };
         let show_turn = |is_alone: bool| {
             let makes_copies = copies && is_alone && definitions.iter().all(Option::is_some);
-            publish_duties(&place, Some(Duties { definitions: definitions.clone(), makes_copies }))
+            place.publish(Some(Duties { definitions: definitions.clone(), makes_copies }))
         };
         if installed.is_none() {
             others_pools.store(false, Ordering::Relaxed);
             show_turn(true);
-            if changed.await.is_err() {
-                return;
-            }
+            changed.await;
             continue;
         }
         if copies {
             // Protection alone would begin, and begin again with copies.
-            publish_duties(&place, None);
+            place.publish(None);
         } else {
             show_turn(false);
         }
@@ -188,25 +185,16 @@ async fn observe_installations(
     }
 }
 
-/// Returns whether this is new.
-fn publish_duties(place: &watch::Sender<ObservedDuties>, now: ObservedDuties) -> bool {
-    place.send_if_modified(|place| {
-        let is_new = *place != now;
-        *place = now;
-        is_new
-    })
-}
-
 async fn protect_and_copy(
     shared: &LeadershipResources,
-    known: DefinitionsReceiver,
+    known: DefinitionsObserver,
     makes_copies: bool,
     others_pools: Arc<AtomicBool>,
     stop: CancellationToken,
 ) {
     let limits = shared.settings();
     let policy = limits.copies.filter(|_| makes_copies);
-    let served = known.borrow().clone().unwrap_or_default();
+    let served = known.get().unwrap_or_default();
     let types = protected_definitions().iter().filter(|name| served.uid(name).is_some()).count();
     let lists = types + policy.map_or(0, |_| COPY_WATCHES);
     let scope = CopyScope { policy, known, served, others_pools, lists: FirstLists::new(lists) };
@@ -320,7 +308,7 @@ fn start_copy_watches(context: &Arc<CopyContext>) -> Vec<Task> {
 /// of a machine a second time for it.
 fn watch_type_users<K: ApiObject>(
     context: &Arc<CopyContext>,
-    known: &DefinitionsReceiver,
+    known: &DefinitionsObserver,
     shown: fn(&ObjectKey) -> String,
 ) -> Task {
     let (context, known) = (context.clone(), known.clone());

@@ -1,6 +1,6 @@
 //! One pass of a machine: read what the plan needs, write, report.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kube::Resource;
@@ -45,7 +45,7 @@ pub(super) async fn reconcile_machine_copies(context: &CopyContext, key: &Object
         Err(error) => {
             let error = with_causes(&error);
             tracing::warn!(machine = %key, error, "the copies of a machine cannot be planned");
-            return Requeue::After(context.note_blocked(key, None, HashSet::new()));
+            return Requeue::After(context.note_blocked(key, None, BTreeSet::new()));
         }
     };
     let (is_blocked, awaits, upgrades) = (plan.is_blocked, plan.awaits.clone(), plan.upgrades.clone());
@@ -100,8 +100,8 @@ async fn plan_copies(
     context: &CopyContext,
     key: &ObjectKey,
     machine: &Machine,
-) -> Result<(CopyPlan, HashSet<TypeKey>), CopyReadError> {
-    let Some(policy) = context.scope.policy else { return Ok((CopyPlan::default(), HashSet::new())) };
+) -> Result<(CopyPlan, BTreeSet<TypeKey>), CopyReadError> {
+    let Some(policy) = context.scope.policy else { return Ok((CopyPlan::default(), BTreeSet::new())) };
     plan_copies_with(context, key, machine, policy, TypeReadSource::Live).await
 }
 
@@ -122,7 +122,7 @@ async fn plan_copies_with(
     machine: &Machine,
     policy: CopyPolicy,
     source: TypeReadSource,
-) -> Result<(CopyPlan, HashSet<TypeKey>), CopyReadError> {
+) -> Result<(CopyPlan, BTreeSet<TypeKey>), CopyReadError> {
     let owned = context.revisions.owned_by(machine);
     let owned: Vec<OwnedCopy> = owned.iter().filter_map(|copy| copies::owned_copy(copy)).collect();
     let (document, now) =

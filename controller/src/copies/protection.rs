@@ -1,6 +1,6 @@
 //! The finalizer of instance types and preferences: one pass of an object.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube::api::Patch;
@@ -191,7 +191,7 @@ async fn needed_by(context: &CopyContext, key: &TypeKey, object: &Value) -> Resu
         // without a copy would keep the object for ever.
         return Ok(outside_deleted_namespaces(context, *kind, needed_by).await);
     }
-    let mut pools: HashMap<String, Vec<Pool>> = HashMap::new();
+    let mut pools: BTreeMap<String, Vec<Pool>> = BTreeMap::new();
     visit_objects_live::<Pool>(context, namespace, |pool| {
         if may_need_type(&pool.document(), &protected) {
             pools.entry(object_key(&pool).namespace).or_default().push(pool);
@@ -243,7 +243,7 @@ async fn outside_deleted_namespaces(
     kind: InstanceTypeKind,
     needed_by: Vec<(String, String)>,
 ) -> Vec<String> {
-    let mut deleted: HashMap<String, bool> = HashMap::new();
+    let mut deleted: BTreeMap<String, bool> = BTreeMap::new();
     for (namespace, _) in needed_by.iter().filter(|_| kind.is_cluster()) {
         if deleted.contains_key(namespace) || deleted.len() == MAX_NAMESPACES {
             continue;

@@ -1,6 +1,6 @@
 //! The known objects of the four kinds.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::Resource;
@@ -24,7 +24,7 @@ pub(super) struct TypeTables {
     pub(super) preferences: Arc<ObjectTable<Preference>>,
     pub(super) cluster_preferences: Arc<ObjectTable<ClusterPreference>>,
     /// The state of each object at its last change.
-    states: Mutex<HashMap<TypeKey, TypeState>>,
+    states: Mutex<BTreeMap<TypeKey, TypeState>>,
 }
 
 /// UID and generation of an object, which change with its spec.

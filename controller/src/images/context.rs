@@ -1,6 +1,6 @@
 //! The state that all passes of images share during one leadership.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub(super) struct ImageContext {
     pub(super) imports: Mutex<Imports>,
     /// UIDs of the images whose deletion may proceed: a list that began after the deletion timestamp
     /// contained no reference.
-    pub(super) released: Mutex<HashSet<String>>,
+    pub(super) released: Mutex<BTreeSet<String>>,
     /// The corrections of objects that another client changes.
     pub(super) corrections: Mutex<Arc<Corrections>>,
     pub(super) metrics: Arc<ControllerMetrics>,

@@ -3,7 +3,7 @@
 //!
 //! A pool is woken when an image of its template begins or ceases to be ready. It does not poll.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -35,7 +35,7 @@ pub(crate) struct ImageGate(Arc<Inner>);
 struct Inner {
     /// The pools whose templates name images. It is locked before the other fields, and before the store of
     /// the images.
-    users: Mutex<HashMap<PoolKey, User>>,
+    users: Mutex<BTreeMap<PoolKey, User>>,
     state: Mutex<State>,
     /// One for each platform.
     wakers: Mutex<Vec<Box<Wake>>>,

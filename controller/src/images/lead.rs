@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImage, VmDiskImageGrant};
 use vmpool_api::{ObjectKey, kubevirt};
 use vmpool_kit::controller::{Controller, WorkerGroup, run_controller};
-use vmpool_kit::definitions::{Definitions, DefinitionsReceiver, definition_name};
+use vmpool_kit::definitions::{Definitions, DefinitionsObserver, definition_name};
 use vmpool_kit::leadership::{ConditionalLeadership, lead_on_duty};
 use vmpool_kit::passes::PassEnd;
 use vmpool_runtime::Env;
@@ -72,7 +72,7 @@ fn served_image_kinds(known: &Definitions) -> Served {
 pub(crate) async fn lead_images(
     shared: LeadershipResources,
     settings: ImageSettings,
-    known: DefinitionsReceiver,
+    known: DefinitionsObserver,
     stop: CancellationToken,
 ) {
     lead_on_duty(WhileImagesServed { shared, settings }, known, stop).await;

@@ -1,6 +1,6 @@
 //! Pools, machines and ledgers after the last pass over each pool. The sums are computed for each scrape.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -203,11 +203,11 @@ fn ledger_extent<T: LedgerFacts>(ledger: &Ledger<T>) -> (usize, Option<Duration>
 /// The counts of all pools of a leader.
 #[derive(Debug, Default)]
 pub(crate) struct PoolCounts {
-    reports: Mutex<HashMap<PoolKey, PoolReport>>,
+    reports: Mutex<BTreeMap<PoolKey, PoolReport>>,
     /// How many copies were restored for each pool. Most pools have none.
-    repairs: Mutex<HashMap<PoolKey, usize>>,
+    repairs: Mutex<BTreeMap<PoolKey, usize>>,
     /// What the controller did to the machines of each pool.
-    actions: Mutex<HashMap<PoolKey, MachineActions>>,
+    actions: Mutex<BTreeMap<PoolKey, MachineActions>>,
 }
 
 /// The sums of all pools.

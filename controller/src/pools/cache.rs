@@ -8,7 +8,7 @@ mod index;
 mod keys;
 mod progress;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,16 +42,16 @@ pub(crate) struct ObjectCache<T> {
 }
 
 /// By namespace and name.
-type Objects<T> = HashMap<Arc<str>, HashMap<Arc<str>, VersionedFacts<T>>>;
+type Objects<T> = BTreeMap<Arc<str>, BTreeMap<Arc<str>, VersionedFacts<T>>>;
 
 struct Inner<T> {
     objects: Objects<T>,
     index: CacheIndex,
-    deleted: HashMap<Uid, Duration>,
+    deleted: BTreeMap<Uid, Duration>,
     deletions: VecDeque<(Duration, Uid)>,
     /// By namespace and name: the objects that are gone and that the platform creates again, and the uptime
     /// at which they were gone.
-    replaced: HashMap<(Arc<str>, Arc<str>), Duration>,
+    replaced: BTreeMap<(Arc<str>, Arc<str>), Duration>,
     /// Uptime when the list began that the content is based on.
     listed: Option<Duration>,
     /// A list in progress.
@@ -63,11 +63,11 @@ impl<T> Default for ObjectCache<T> {
     fn default() -> Self {
         Self {
             inner: RwLock::new(Inner {
-                objects: HashMap::new(),
+                objects: BTreeMap::new(),
                 index: CacheIndex::default(),
-                deleted: HashMap::new(),
+                deleted: BTreeMap::new(),
                 deletions: VecDeque::new(),
-                replaced: HashMap::new(),
+                replaced: BTreeMap::new(),
                 listed: None,
                 listing: None,
                 progress: CacheProgress::default(),
@@ -79,7 +79,7 @@ impl<T> Default for ObjectCache<T> {
 impl<T: Cached> ObjectCache<T> {
     /// Starts a list. Its objects become visible when it is complete.
     pub(crate) fn begin_list(&self, uptime: Duration) {
-        self.inner.write().listing = Some((uptime, HashMap::new()));
+        self.inner.write().listing = Some((uptime, BTreeMap::new()));
     }
 
     /// Adds an object to the list in progress.
@@ -166,7 +166,7 @@ impl<T: Cached> ObjectCache<T> {
 
     /// Number of objects.
     pub(crate) fn len(&self) -> usize {
-        self.inner.read().objects.values().map(HashMap::len).sum()
+        self.inner.read().objects.values().map(BTreeMap::len).sum()
     }
 
     /// All objects with this key.
@@ -207,7 +207,7 @@ impl<T: Cached> ObjectCache<T> {
     /// The namespaces and UIDs of all objects.
     pub(crate) fn identities(&self) -> Vec<(Arc<str>, Uid)> {
         let inner = self.inner.read();
-        let of_namespace = |(namespace, objects): (&Arc<str>, &HashMap<_, VersionedFacts<T>>)| {
+        let of_namespace = |(namespace, objects): (&Arc<str>, &BTreeMap<_, VersionedFacts<T>>)| {
             let identity = |seen: &VersionedFacts<T>| (namespace.clone(), seen.facts.uid().clone());
             objects.values().map(identity).collect::<Vec<_>>()
         };
@@ -221,7 +221,7 @@ impl<T: Cached> ObjectCache<T> {
             .objects
             .get(namespace)
             .into_iter()
-            .flat_map(HashMap::values)
+            .flat_map(BTreeMap::values)
             .for_each(|seen| visit(&seen.facts));
     }
 
@@ -266,7 +266,7 @@ impl<T: Cached> Inner<T> {
         let Some(old) = self.objects.get_mut(namespace).and_then(|objects| objects.remove(name)) else {
             return Vec::new();
         };
-        if self.objects.get(namespace).is_some_and(HashMap::is_empty) {
+        if self.objects.get(namespace).is_some_and(BTreeMap::is_empty) {
             self.objects.remove(namespace);
         }
         if old.facts.is_replaced() {

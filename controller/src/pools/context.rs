@@ -1,6 +1,6 @@
 //! The state that all passes of one leadership share.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -121,7 +121,7 @@ pub(crate) struct PoolContext<P: Platform> {
     /// Namespaces and names of former pools that machines with the finalizer and without an owner name, and
     /// that do not exist.
     pub(crate) former_pools: PassQueue<ObjectKey>,
-    pub(crate) states: Mutex<HashMap<PoolKey, PoolMemory>>,
+    pub(crate) states: Mutex<BTreeMap<PoolKey, PoolMemory>>,
     pub(crate) settings: ControllerSettings,
     /// Whether the API server removes the fields of vmpool from statuses.
     pub(crate) status_is_pruned: AtomicBool,
@@ -196,7 +196,7 @@ impl<P: Platform> PoolContext<P> {
             ),
             leader,
             caches: PoolCaches::default(),
-            states: Mutex::new(HashMap::new()),
+            states: Mutex::new(BTreeMap::new()),
             settings,
             status_is_pruned: AtomicBool::default(),
             has_kubevirt_names: AtomicBool::new(settings.kubevirt_metrics == KubevirtMetrics::Always),

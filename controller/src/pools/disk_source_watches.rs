@@ -8,7 +8,7 @@ use futures::future::join_all;
 use kube::Api;
 use vmpool_api::ObjectKey;
 use vmpool_kit::definitions;
-use vmpool_kit::definitions::DefinitionsReceiver;
+use vmpool_kit::definitions::DefinitionsObserver;
 use vmpool_kit::object::{api_for_namespace, object_key};
 use vmpool_kit::sink::{Sink, WatchChange};
 use vmpool_kit::watch::{WatchScope, list_and_watch};
@@ -23,9 +23,9 @@ use crate::pools::disk_sources::DiskSourceStore;
 /// Watches all kinds, until the tasks are dropped.
 pub(crate) fn watch_disk_sources<P: Platform>(
     shared: &LeadershipResources,
-    known: &DefinitionsReceiver,
+    known: &DefinitionsObserver,
 ) -> Vec<Task> {
-    struct Watches<'a>(&'a LeadershipResources, &'a DefinitionsReceiver, Vec<Task>);
+    struct Watches<'a>(&'a LeadershipResources, &'a DefinitionsObserver, Vec<Task>);
     impl DiskSourceVisitor for Watches<'_> {
         fn visit<K: DiskSourceKind>(&mut self) {
             let Self(shared, known, tasks) = self;
@@ -41,7 +41,7 @@ pub(crate) fn watch_disk_sources<P: Platform>(
     watches.2
 }
 
-async fn watch_kind<K: DiskSourceKind>(shared: LeadershipResources, known: DefinitionsReceiver) {
+async fn watch_kind<K: DiskSourceKind>(shared: LeadershipResources, known: DefinitionsObserver) {
     let namespaces = list_watched_namespaces::<K>(&shared);
     if K::IS_BUILT_IN {
         watch_namespaces::<K>(&shared, &namespaces).await;

@@ -1,11 +1,11 @@
 //! The observe step of a pass: all its reads.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use vmpool_engine::ledger::{Ledger, LedgerFacts, VersionedFacts};
 use vmpool_engine::model::{DiskState, Finalizer};
-use vmpool_engine::plan::PoolSnapshot;
+use vmpool_engine::plan::{DisksByName, PoolSnapshot};
 use vmpool_engine::{Disk, Machine, PassMemory, Pool};
 use vmpool_kit::object::object_version;
 use vmpool_platforms::{ApiObject, DiskOf, Disks, Instances, Platform};
@@ -53,7 +53,7 @@ pub(crate) fn observe_pool_snapshot<P: Platform>(
             devices.chain(machine.detached.iter().map(|detached| &detached.disk))
         })
     };
-    let disks: HashMap<_, _> = named()
+    let disks: DisksByName = named()
         .filter_map(|name| {
             let disk = memory.disks.get(name).cloned();
             let disk = disk.or_else(|| Some(context.caches.disks.get(namespace, name)?.facts))?;
@@ -83,7 +83,7 @@ pub(crate) fn observe_pool_snapshot<P: Platform>(
 /// The number of the pool's disks by their usage.
 pub(crate) fn disk_counts(snapshot: &PoolSnapshot, pool: &Pool) -> DiskCounts {
     let holders = snapshot.machines.iter().flat_map(|machine| machine.held_disks());
-    let used: HashSet<&Arc<str>> = holders.chain(snapshot.other_users.keys()).collect();
+    let used: BTreeSet<&Arc<str>> = holders.chain(snapshot.other_users.keys()).collect();
     let owned = |disk: &&Arc<Disk>| disk.belongs_to(&pool.id);
     let disks = snapshot.pool_disks.iter().filter(owned);
     DiskCounts::of(pool, disks.map(|disk| (&**disk, used.contains(&disk.id.name))))
@@ -129,9 +129,9 @@ fn other_users<P: Platform>(
     context: &PoolContext<P>,
     pool: &Pool,
     pool_disks: &[Arc<Disk>],
-) -> HashMap<Arc<str>, Vec<Arc<str>>> {
+) -> BTreeMap<Arc<str>, Vec<Arc<str>>> {
     let foreign = |machine: &Machine| !machine.belongs_to(&pool.id);
-    let mut other_users = HashMap::new();
+    let mut other_users = BTreeMap::new();
     for disk in pool_disks {
         let key = CacheKey::Disk(pool.namespace.clone(), disk.id.name.clone());
         let machines = context.caches.machines.by_key_where(&key, foreign);

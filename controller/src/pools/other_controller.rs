@@ -1,17 +1,17 @@
 //! Whether another controller of the same pools is off.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use futures::future::select;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
 use kube::{Api, Resource};
-use tokio::sync::watch;
 use vmpool_engine::{ObjectId, Uid};
 use vmpool_kit::definitions;
-use vmpool_kit::definitions::DefinitionsReceiver;
+use vmpool_kit::definitions::DefinitionsObserver;
 use vmpool_kit::events::EventSubject;
 use vmpool_kit::object::api_for_namespace;
+use vmpool_kit::observed_value::{ValueObserver, ValuePublisher};
 use vmpool_kit::sink::{MapSink, Sink, WatchChange, Watched};
 use vmpool_kit::watch::WatchScope;
 use vmpool_platforms::{Configuration, DefaultWording, OtherController, Platform};
@@ -30,12 +30,12 @@ pub(crate) enum OtherControllerState {
     MayRun(String),
 }
 
-/// Keeps `state` up to date, until the definitions are no longer observed. Until the first list of the
+/// Keeps `state` up to date, forever. Until the first list of the
 /// installations, the state does not change.
 pub(crate) async fn observe_other_controller<P: Platform>(
     shared: LeadershipResources,
-    mut known: DefinitionsReceiver,
-    state: watch::Sender<OtherControllerState>,
+    known: DefinitionsObserver,
+    state: ValuePublisher<OtherControllerState>,
 ) {
     type Installation<P> = <<P as Platform>::OtherController as OtherController>::Installation;
     let name = definitions::definition_name::<Installation<P>>();
@@ -43,11 +43,11 @@ pub(crate) async fn observe_other_controller<P: Platform>(
         known.as_ref().map(|definitions| definitions.uid(&name).cloned())
     };
     loop {
-        let served = uid(&known.borrow_and_update());
+        let served = known.read(uid);
         if served == Some(None) {
             // The other controller is not installed.
             shared.set_configuration(Configuration::default());
-            set_other_controller_state(&state, OtherControllerState::Off);
+            state.publish(OtherControllerState::Off);
         }
         let changed = known.wait_for(|known| uid(known) != served);
         if let Some(Some(_)) = &served {
@@ -55,38 +55,27 @@ pub(crate) async fn observe_other_controller<P: Platform>(
                 let installations: Vec<Installation<P>> = installations.values().cloned().collect();
                 shared.set_configuration(P::OtherController::configuration(&installations));
                 let blocker = P::OtherController::blocker(&installations);
-                set_other_controller_state(
-                    &state,
-                    blocker.map_or(OtherControllerState::Off, OtherControllerState::MayRun),
-                );
+                state.publish(blocker.map_or(OtherControllerState::Off, OtherControllerState::MayRun));
             });
             let api = Api::all(shared.client().clone());
             let watch =
                 vmpool_kit::watch::list_and_watch(api, shared.env().clone(), WatchScope::default(), sink);
             select(std::pin::pin!(changed), std::pin::pin!(watch)).await;
-        } else if changed.await.is_err() {
-            return;
+        } else {
+            changed.await;
         }
     }
-}
-
-fn set_other_controller_state(state: &watch::Sender<OtherControllerState>, now: OtherControllerState) {
-    state.send_if_modified(|state| {
-        let is_new = *state != now;
-        *state = now;
-        is_new
-    });
 }
 
 /// Publishes one event for each pool, also for new ones, until the future is dropped. It says why the pool is
 /// not reconciled.
 pub(crate) async fn report_blocked_pools<P: Platform>(
     shared: LeadershipResources,
-    state: watch::Receiver<OtherControllerState>,
+    state: ValueObserver<OtherControllerState>,
 ) {
     let events = shared.events().clone();
     let publish = move |metadata: &ObjectMeta| {
-        let OtherControllerState::MayRun(why) = &*state.borrow() else { return };
+        let OtherControllerState::MayRun(why) = state.get() else { return };
         let name = metadata.name.clone().unwrap_or_default();
         let subject = EventSubject {
             api_version: P::Pool::api_version(&()).into_owned(),
@@ -107,14 +96,14 @@ pub(crate) async fn report_blocked_pools<P: Platform>(
         api,
         shared.env().clone(),
         scope,
-        NewObjects { known: HashSet::new(), publish },
+        NewObjects { known: BTreeSet::new(), publish },
     )
     .await;
 }
 
 /// Shows each object once.
 struct NewObjects<F> {
-    known: HashSet<Uid>,
+    known: BTreeSet<Uid>,
     publish: F,
 }
 

@@ -2,7 +2,7 @@
 
 use kube::Api;
 use vmpool_kit::definitions;
-use vmpool_kit::definitions::DefinitionsReceiver;
+use vmpool_kit::definitions::DefinitionsObserver;
 use vmpool_kit::object::api_for_namespace;
 use vmpool_kit::watch::WatchScope;
 use vmpool_platforms::{ApiObject, ClaimOf, MachineStorage, Platform, VolumeOf, intern_text};
@@ -14,7 +14,7 @@ use crate::pools::preserved::{PreservedKind, PreservedStorageSink};
 /// Watches the preserved storage of a platform, until the tasks are dropped.
 pub(crate) fn watch_preserved_storage<P: Platform>(
     shared: &LeadershipResources,
-    known: &DefinitionsReceiver,
+    known: &DefinitionsObserver,
 ) -> Vec<Task> {
     let Some(label) = P::Storage::PRESERVED_LABEL else { return Vec::new() };
     let (shared, env) = (shared.clone(), shared.env().clone());

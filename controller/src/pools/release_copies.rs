@@ -4,7 +4,7 @@
 //! them the copies that machines need to start. Afterwards, it creates machines without pins, so those that
 //! use a pin now are its only users.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ async fn copies_to_release<P: Platform>(
     if pins.is_empty() {
         return Ok(Vec::new());
     }
-    let mut users: HashMap<(String, Arc<str>), Vec<ObjectId>> = HashMap::new();
+    let mut users: BTreeMap<(String, Arc<str>), Vec<ObjectId>> = BTreeMap::new();
     let machines = api_for_namespace::<P::Machine>(client, namespace);
     list_served(&machines, WatchScope::default(), |machine| {
         let meta = machine.meta();

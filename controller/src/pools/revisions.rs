@@ -12,7 +12,7 @@ mod resolve;
 pub(crate) mod stored;
 pub(crate) mod templates;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -67,7 +67,7 @@ pub(crate) async fn list_revisions<P: Platform>(
     if let Some(selector) = P::Revisions::selector(&pool.object) {
         wanted = wanted.labels(&selector);
     }
-    let (mut pins, mut owned) = (HashMap::new(), Vec::new());
+    let (mut pins, mut owned) = (BTreeMap::new(), Vec::new());
     let visit = |object: RevisionObject| {
         let is_owned = pool_of::<P>(object.meta()).as_ref() == Some(id);
         if let Some(entry) = RevisionEntry::read::<P>(&object, id) {

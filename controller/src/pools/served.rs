@@ -3,10 +3,10 @@
 
 use std::marker::PhantomData;
 
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use vmpool_kit::definitions::{Definitions, DefinitionsReceiver};
+use vmpool_kit::definitions::{Definitions, DefinitionsObserver};
 use vmpool_kit::leadership::{ConditionalLeadership, lead_on_duty};
+use vmpool_kit::observed_value::{ValueObserver, ValuePublisher};
 use vmpool_platforms::{OtherController, Platform};
 use vmpool_runtime::env::Task;
 
@@ -27,7 +27,7 @@ use crate::pools::source_watches;
 /// replaced by another one of the same name, the caches are dropped.
 pub(crate) async fn lead_while_served<P: Platform>(
     shared: LeadershipResources,
-    known: DefinitionsReceiver,
+    known: DefinitionsObserver,
     stop: CancellationToken,
 ) {
     let shown = shared.show_state::<P>();
@@ -38,7 +38,7 @@ pub(crate) async fn lead_while_served<P: Platform>(
 /// The leadership while the cluster has the definitions of the platform.
 struct WhileServed<P> {
     shared: LeadershipResources,
-    known: DefinitionsReceiver,
+    known: DefinitionsObserver,
     shown: ShownState,
     platform: PhantomData<fn() -> P>,
 }
@@ -72,32 +72,33 @@ impl<P: Platform> ConditionalLeadership for WhileServed<P> {
 /// Reconciles the pools of a platform while no other controller may reconcile them.
 async fn lead_while_alone<P: Platform>(
     shared: &LeadershipResources,
-    known: &DefinitionsReceiver,
+    known: &DefinitionsObserver,
     shown: &ShownState,
     stop: CancellationToken,
 ) {
     let _sources = source_watches::watch_sources::<P>(shared, known);
     let _disk_sources = disk_source_watches::watch_disk_sources::<P>(shared, known);
     let _preserved = preserved_watches::watch_preserved_storage::<P>(shared, known);
-    let (sender, state) = watch::channel(OtherControllerState::Off);
+    let publisher = ValuePublisher::new(OtherControllerState::Off);
+    let state = publisher.observe();
     let mut observer = None;
     if P::OtherController::EXISTS {
-        sender.send_replace(OtherControllerState::Unknown);
+        publisher.publish(OtherControllerState::Unknown);
         let observe =
-            other_controller::observe_other_controller::<P>(shared.clone(), known.clone(), sender.clone());
+            other_controller::observe_other_controller::<P>(shared.clone(), known.clone(), publisher);
         observer = Some(shared.env().spawn("watch of another controller", observe));
     }
     let leadership =
         WhileAlone::<P> { shared, shown, state: state.clone(), blocked: Vec::new(), platform: PhantomData };
     lead_on_duty(leadership, state, stop).await;
-    drop((observer, sender));
+    drop(observer);
 }
 
 /// The leadership while no other controller may reconcile the pools.
 struct WhileAlone<'a, P> {
     shared: &'a LeadershipResources,
     shown: &'a ShownState,
-    state: watch::Receiver<OtherControllerState>,
+    state: ValueObserver<OtherControllerState>,
     /// What the leader does while another controller may reconcile the pools.
     blocked: Vec<Task>,
     platform: PhantomData<fn() -> P>,

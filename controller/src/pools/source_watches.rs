@@ -3,7 +3,7 @@
 
 use kube::Api;
 use vmpool_kit::definitions;
-use vmpool_kit::definitions::DefinitionsReceiver;
+use vmpool_kit::definitions::DefinitionsObserver;
 use vmpool_kit::object::api_for_namespace;
 use vmpool_kit::sink::MapSink;
 use vmpool_kit::watch::WatchScope;
@@ -15,9 +15,9 @@ use crate::leadership::LeadershipResources;
 /// Watches all kinds, until the tasks are dropped.
 pub(crate) fn watch_sources<P: Platform>(
     shared: &LeadershipResources,
-    known: &DefinitionsReceiver,
+    known: &DefinitionsObserver,
 ) -> Vec<Task> {
-    struct Watches<'a>(&'a LeadershipResources, &'a DefinitionsReceiver, Vec<Task>);
+    struct Watches<'a>(&'a LeadershipResources, &'a DefinitionsObserver, Vec<Task>);
     impl CopySourceVisitor for Watches<'_> {
         fn visit<K: CopySource>(&mut self) {
             let Self(shared, known, tasks) = self;
@@ -30,7 +30,7 @@ pub(crate) fn watch_sources<P: Platform>(
     watches.2
 }
 
-async fn watch_source_kind<K: CopySource>(shared: LeadershipResources, known: DefinitionsReceiver) {
+async fn watch_source_kind<K: CopySource>(shared: LeadershipResources, known: DefinitionsObserver) {
     let kind = K::kind(&()).into_owned();
     let watch = || {
         let sources = shared.sources().clone();

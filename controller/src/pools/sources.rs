@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::watch;
 use vmpool_api::ObjectKey;
 use vmpool_engine::model::PinReport;
+use vmpool_kit::observed_value::{ValueObserver, ValuePublisher};
 use vmpool_kit::sink::Objects;
 use vmpool_platforms::{CopiedObject, Platform, TemplateCopies, UncopiedObject};
 
@@ -22,10 +22,15 @@ struct Listed {
 }
 
 /// The objects of each kind whose first list is complete.
-#[derive(Debug, Default)]
 pub(crate) struct Sources {
     kinds: Mutex<BTreeMap<String, Listed>>,
-    version: watch::Sender<u64>,
+    version: ValuePublisher<u64>,
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Self { kinds: Mutex::default(), version: ValuePublisher::new(0) }
+    }
 }
 
 impl Sources {
@@ -59,12 +64,12 @@ impl Sources {
 
     /// A number that changes with the objects.
     pub(crate) fn version(&self) -> u64 {
-        *self.version.borrow()
+        self.changes().get()
     }
 
-    /// A receiver of the number.
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.version.subscribe()
+    /// An observer of the number.
+    pub(crate) fn changes(&self) -> ValueObserver<u64> {
+        self.version.observe()
     }
 
     /// Replaces the objects of a kind; `None` if the cluster does not have the kind.
@@ -84,7 +89,7 @@ impl Sources {
             None => kinds.remove(kind),
         };
         drop(kinds);
-        self.version.send_modify(|version| *version += 1);
+        self.version.update(|version| version + 1);
     }
 }
 

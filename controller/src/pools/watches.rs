@@ -199,9 +199,10 @@ pub(crate) fn wake_pool<P: Platform>(context: &PoolContext<P>, pool: &PoolKey) {
 /// Wakes all pools when an object that templates refer to changes, forever. Such changes are rare, and a pass
 /// without changes requests nothing.
 pub(crate) async fn wake_for_sources<P: Platform>(context: Arc<PoolContext<P>>) {
-    let mut version = context.sources.changes();
-    // The context holds the sender.
-    while version.changed().await.is_ok() {
+    let changes = context.sources.changes();
+    let mut version = changes.get();
+    loop {
+        version = changes.next_after(version).await;
         for (namespace, uid) in context.caches.pools.identities() {
             context.queue.wake(&PoolKey { namespace, uid });
         }

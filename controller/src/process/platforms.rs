@@ -2,9 +2,9 @@
 
 use futures::FutureExt;
 use futures::future::{Either, OptionFuture, join_all, join4, select};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vmpool_kit::definitions::observe_definitions;
+use vmpool_kit::observed_value::ValuePublisher;
 use vmpool_platforms::{ClientPlatform, KubeVirt, with_platform};
 use vmpool_runtime::lease::Fence;
 
@@ -47,12 +47,13 @@ pub async fn lead_all(
     for name in named.iter().copied() {
         with_platform!(name, P => shared.pool_hub().declare(P::REMOVAL.stored.pools.group, P::REMOVAL));
     }
-    let (sender, known) = watch::channel(None);
-    let observe = observe_definitions(shared.client().clone(), shared.env().clone(), names, sender);
+    let publisher = ValuePublisher::new(None);
+    let known = publisher.observe();
+    let observe = observe_definitions(shared.client().clone(), shared.env().clone(), names, publisher);
     let observe = shared.env().spawn("watch of definitions", observe);
     let _listing = shared.leader_health().workers().begin(Vec::new(), {
         let known = known.clone();
-        move || known.borrow().is_some()
+        move || known.read(Option::is_some)
     });
     let reconcile = |name| {
         let (shared, known, stop) = (shared.for_platform(), known.clone(), stop.clone());

@@ -52,9 +52,15 @@ fn without_violation(name: &str, verdict: ScheduleResult) -> ScheduleResult {
     verdict
 }
 
-#[test]
-fn the_same_seed_gives_the_same_run() {
-    let run = || Schedule::random(TestedPlatform::Dvp, 7).run_with_transcript().transcript;
+/// The last two have instance types, and images and autoscalers.
+#[rstest]
+fn the_same_seed_gives_the_same_run(
+    #[values(
+        (TestedPlatform::Dvp, 7), (TestedPlatform::KubeVirt, 41), (TestedPlatform::KubeVirt, 3303)
+    )]
+    (platform, seed): (TestedPlatform, u64),
+) {
+    let run = || Schedule::random(platform, seed).run_with_transcript().transcript;
     assert_eq!(run(), run());
 }
 

@@ -50,7 +50,9 @@ pub use action::{
     ApplyStage, DeleteReason, DiskDeleteReason, Disruption, PoolAction, SurplusRule, WantedWrites,
 };
 pub use blocker::{Blocker, LimitedProvisioning, ProtectedStep, ProvisioningScope};
-pub use observed::{COLLECTION_GRACE, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot, mark_superseded};
+pub use observed::{
+    COLLECTION_GRACE, DisksByName, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot, mark_superseded,
+};
 pub use result::{FinishedDrain, Plan};
 
 /// Decides what to write. If the pool has converged, the plan is empty.

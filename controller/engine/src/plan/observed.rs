@@ -29,6 +29,10 @@ pub trait NamesInUse {
 /// The usual [`PlanSettings::collection_grace`].
 pub const COLLECTION_GRACE: Duration = Duration::from_secs(30);
 
+/// Disks by name.
+#[expect(clippy::disallowed_types, reason = "looked up by name for each disk of a machine, never walked")]
+pub type DisksByName = HashMap<Arc<str>, Arc<Disk>>;
+
 /// The time and the objects that a pass reads once. The ledger is already overlaid on the cache.
 #[derive(Clone, Debug)]
 pub struct PoolSnapshot {
@@ -41,15 +45,13 @@ pub struct PoolSnapshot {
     /// Machines of the pool's namespace that the pool owns or that have its UID as a label.
     pub machines: Vec<Arc<Machine>>,
     /// The existing disks that the machines refer to, by name.
-    #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
-    pub disks: HashMap<Arc<str>, Arc<Disk>>,
+    pub disks: DisksByName,
     /// The disks that the pool owns or that have its UID as a label. Disks that a machine owns may be
     /// omitted.
     pub pool_disks: Vec<Arc<Disk>>,
     /// Other users of [`PoolSnapshot::pool_disks`], by disk: machines that do not belong to the pool, and
     /// attachments that users created.
-    #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
-    pub other_users: HashMap<Arc<str>, Vec<Arc<str>>>,
+    pub other_users: BTreeMap<Arc<str>, Vec<Arc<str>>>,
     /// Disks that the platform deleted in order to restore them, by name, and the uptime at which they were
     /// gone.
     pub replaced_disks: BTreeMap<Arc<str>, Duration>,
@@ -123,13 +125,11 @@ pub struct ObservedPool<'a> {
     /// [`PoolSnapshot::machines`].
     pub machines: &'a [Arc<Machine>],
     /// [`PoolSnapshot::disks`].
-    #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
-    pub disks: &'a HashMap<Arc<str>, Arc<Disk>>,
+    pub disks: &'a DisksByName,
     /// [`PoolSnapshot::pool_disks`].
     pub pool_disks: &'a [Arc<Disk>],
     /// [`PoolSnapshot::other_users`].
-    #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
-    pub other_users: &'a HashMap<Arc<str>, Vec<Arc<str>>>,
+    pub other_users: &'a BTreeMap<Arc<str>, Vec<Arc<str>>>,
     /// [`PoolSnapshot::replaced_disks`].
     pub replaced_disks: &'a BTreeMap<Arc<str>, Duration>,
     /// [`PoolSnapshot::unconfirmed_creates`].

@@ -1,5 +1,6 @@
 //! Requests of the controller, which the model of the API server commits, and the users of disks.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,11 +57,8 @@ pub(super) fn with_held(action: PoolAction, claimed: &ObjectId) -> PoolAction {
 }
 
 /// The machines that refer to each disk.
-#[expect(clippy::disallowed_types, reason = "as the engine takes it: looked up by name, never walked")]
-pub(super) fn machines_by_disk(
-    machines: &[Arc<Machine>],
-) -> std::collections::HashMap<Arc<str>, Vec<Arc<str>>> {
-    let mut users = std::collections::HashMap::<_, Vec<_>>::new();
+pub(super) fn machines_by_disk(machines: &[Arc<Machine>]) -> BTreeMap<Arc<str>, Vec<Arc<str>>> {
+    let mut users = BTreeMap::<_, Vec<_>>::new();
     for machine in machines {
         for device in &machine.disks {
             users.entry(device.disk.clone()).or_default().push(machine.id.name.clone());

@@ -1,7 +1,7 @@
 //! What the writes of a pass depend on: the versions of the objects that the plan used, and a last live read
 //! of the users of disks.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,21 +19,21 @@ use crate::pools::pool_entry::PoolEntry;
 use crate::pools::revisions::templates::Templates;
 
 /// Names of disks, each with the name of a user.
-type Users = HashMap<Arc<str>, Arc<str>>;
+type Users = BTreeMap<Arc<str>, Arc<str>>;
 
 /// The versions of the objects that a plan uses, if the objects have not changed since the snapshot.
 ///
 /// A write that requires such a version is rejected if the object has changed since the plan.
 #[derive(Default)]
 pub(super) struct PlanBasis {
-    machines: HashMap<Uid, u64>,
-    disks: HashMap<Uid, VersionedFacts<Disk>>,
+    machines: BTreeMap<Uid, u64>,
+    disks: BTreeMap<Uid, VersionedFacts<Disk>>,
     /// The users of the disks to delete, by disk; `Err` if a live read failed.
     users: Option<Result<Users, Arc<ReadError>>>,
     /// Machines that must not be created or updated; `Err` if a live read failed.
     storage_conflicts: Option<Result<StorageConflicts, Arc<ReadError>>>,
     /// The disks with several rejected machines in a row.
-    suspected: HashSet<Arc<str>>,
+    suspected: BTreeSet<Arc<str>>,
     /// The templates that machines are created from.
     pub(super) templates: Templates,
     /// The comparisons of responses with what was sent.
@@ -62,7 +62,7 @@ impl PlanBasis {
         actions: &[PoolAction],
         memory: &PassMemory,
     ) -> Self {
-        let (mut machines, mut disks) = (HashSet::new(), HashSet::new());
+        let (mut machines, mut disks) = (BTreeSet::new(), BTreeSet::new());
         for action in actions {
             match action {
                 PoolAction::Delete {
@@ -170,7 +170,7 @@ impl PlanBasis {
         pool: &PoolEntry<P>,
         batch: &[PoolAction],
     ) {
-        let doomed: HashSet<&Arc<str>> = batch
+        let doomed: BTreeSet<&Arc<str>> = batch
             .iter()
             .filter_map(|action| match action {
                 PoolAction::DeleteDisk { disk, .. } => Some(&disk.name),
@@ -181,7 +181,7 @@ impl PlanBasis {
             return;
         }
         let namespace = &*pool.facts.namespace;
-        let mut users = HashMap::new();
+        let mut users = BTreeMap::new();
         let mut read_users = async || {
             let by_machine = |machine: P::Machine| {
                 let machine = P::read_machine(&machine);

@@ -1,6 +1,6 @@
 //! Writes of pins: the objects that store copies of what the template refers to.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -159,7 +159,7 @@ pub(super) async fn transfer_copies_to_users<P: Platform>(
         return Ok(());
     }
     let stay = P::Finalizers::keeps_dependents(&pool.object);
-    let mut users: HashMap<Arc<str>, Vec<ObjectId>> = HashMap::new();
+    let mut users: BTreeMap<Arc<str>, Vec<ObjectId>> = BTreeMap::new();
     let visit = |machine: P::Machine| {
         let meta = machine.meta();
         let leaves = is_controlled_by::<P::Pool>(meta, id) && !stay;

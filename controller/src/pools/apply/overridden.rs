@@ -5,7 +5,7 @@
 //! of them differs, all are compared: otherwise the comparison of a thousand machines would cost as much time
 //! as their creation.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde::de::DeserializeOwned;
@@ -26,7 +26,7 @@ pub(super) struct Comparisons {
     compared: AtomicUsize,
     found: AtomicBool,
     /// The fields that are known to have other values.
-    known: HashMap<Uid, FieldPaths>,
+    known: BTreeMap<Uid, FieldPaths>,
 }
 
 impl Comparisons {
@@ -36,7 +36,7 @@ impl Comparisons {
         let known = snapshot.machines.iter().map(|machine| &machine.id.uid);
         let known = known.map(|uid| (uid.clone(), FieldPaths::from(memory.overridden.of(uid))));
         let known = if memory.overridden.is_empty() {
-            HashMap::new()
+            BTreeMap::new()
         } else {
             known.filter(|(_, fields)| !fields.is_empty()).collect()
         };

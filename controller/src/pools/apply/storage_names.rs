@@ -1,6 +1,6 @@
 //! Storage that machines would share with other machines, because it has the names of theirs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube::Resource;
@@ -20,7 +20,7 @@ use crate::pools::revisions::templates::Templates;
 const SINGLE_READS: usize = 8;
 
 /// Names of machines that must not be created or updated, each with the reason.
-pub(super) type StorageConflicts = HashMap<Arc<str>, String>;
+pub(super) type StorageConflicts = BTreeMap<Arc<str>, String>;
 
 /// A machine that gets new volumes.
 struct Recipient {
@@ -29,7 +29,7 @@ struct Recipient {
 }
 
 /// The names of new volumes, each with the machines that get a volume with the name.
-type NewVolumes = HashMap<String, Vec<Recipient>>;
+type NewVolumes = BTreeMap<String, Vec<Recipient>>;
 
 /// Finds the storage that has the names of the volumes of new machines, and of the volumes that updated
 /// machines do not have yet.
@@ -59,7 +59,7 @@ pub(super) async fn find_storage_conflicts<P: Platform>(
 
 fn new_volumes<P: Platform>(pool: &PoolEntry<P>, templates: &Templates, batch: &[PoolAction]) -> NewVolumes {
     let wanted = templates.wanted.value();
-    let mut bases: HashMap<_, Option<Value>> = HashMap::new();
+    let mut bases: BTreeMap<_, Option<Value>> = BTreeMap::new();
     let mut new = NewVolumes::new();
     for action in batch {
         let (machine, old, volume_use) = match action {
@@ -98,7 +98,7 @@ fn find_conflicts_across_pools<P: Platform>(
         return;
     }
     let age = |object: &P::Pool| object.meta().creation_timestamp.as_ref().map(|time| time.0);
-    let machines: HashSet<&Arc<str>> =
+    let machines: BTreeSet<&Arc<str>> =
         volumes.values().flatten().map(|recipient| &recipient.machine).collect();
     context.caches.pools.for_each(&facts.namespace, |other| {
         let PoolEntry { facts: theirs, object: their_object } = other;

@@ -1,6 +1,8 @@
 //! The index of a cache: namespaces and names of the objects with a key.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+#[expect(clippy::disallowed_types, reason = "looked up by key, never walked")]
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::keys::CacheKey;
@@ -10,6 +12,7 @@ type Place = (Arc<str>, Arc<str>);
 
 /// By key.
 #[derive(Default)]
+#[expect(clippy::disallowed_types, reason = "looked up by key, never walked")]
 pub(super) struct CacheIndex(HashMap<CacheKey, Places>);
 
 /// Most disks have one machine, and a set needs ten times the memory of its only element.

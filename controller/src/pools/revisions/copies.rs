@@ -1,6 +1,6 @@
 //! The copies of objects that the templates of a pool refer to, for the plan and the status.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use vmpool_engine::ObjectId;
 use vmpool_engine::model::CurrentRevision;
@@ -71,8 +71,8 @@ fn unused_copies<P: Platform>(
         copy.is_only_pin && copy.owner.as_ref() == Some(&pool.facts.id)
     });
     // Also machines that the pool has released. All of them are read only if a copy seems to be unused.
-    let used = |unused: &HashSet<&str>| {
-        let mut used = HashSet::new();
+    let used = |unused: &BTreeSet<&str>| {
+        let mut used = BTreeSet::new();
         context.caches.machines.for_each(&pool.facts.namespace, |machine| {
             used.extend(machine.references.copies.iter().filter(|copy| unused.contains(&***copy)).cloned());
         });

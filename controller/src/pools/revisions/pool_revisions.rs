@@ -1,6 +1,6 @@
 //! The stored revisions of a pool, as the leader knows them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,33 +35,33 @@ pub(crate) enum RevisionChange {
 #[derive(Debug, Default)]
 pub(crate) struct PoolRevisions {
     pub(super) history: RevisionHistory,
-    pub(super) objects: HashMap<RevisionId, ObjectId>,
+    pub(super) objects: BTreeMap<RevisionId, ObjectId>,
     /// Uptime at which each of them was known to exist.
-    since: HashMap<RevisionId, Duration>,
+    since: BTreeMap<RevisionId, Duration>,
     /// The copies of objects that each of them contains, and what is known of these copies.
-    copies: HashMap<RevisionId, Vec<Arc<str>>>,
+    copies: BTreeMap<RevisionId, Vec<Arc<str>>>,
     /// What the machines of each of them refer to, if it contains copies.
-    references: HashMap<RevisionId, MachineReferences>,
+    references: BTreeMap<RevisionId, MachineReferences>,
     /// The copies that the machines of each of them use.
-    used_copies: HashMap<RevisionId, Arc<[UsedCopy]>>,
+    used_copies: BTreeMap<RevisionId, Arc<[UsedCopy]>>,
     /// The objects of which each of them contains copies.
-    copied: HashMap<RevisionId, Vec<CopiedObject>>,
-    copies_shown: HashSet<Arc<str>>,
+    copied: BTreeMap<RevisionId, Vec<CopiedObject>>,
+    copies_shown: BTreeSet<Arc<str>>,
     /// The revisions whose create followed that of the copy. A watch that shows the revision has shown the
     /// copy before, unless it was deleted meanwhile.
-    copies_before: HashMap<Arc<str>, ObjectId>,
-    copies_lost: HashSet<Arc<str>>,
+    copies_before: BTreeMap<Arc<str>, ObjectId>,
+    copies_lost: BTreeSet<Arc<str>>,
     /// The objects of the copies. The watch does not show what they contain, and that cannot change, but
     /// another object can have the name of a copy.
-    copy_objects: HashMap<Arc<str>, Uid>,
+    copy_objects: BTreeMap<Arc<str>, Uid>,
     /// Whether contents must not be read now, because of the backoff after a failed read.
     pub(crate) in_backoff: bool,
     /// The names of objects whose create had no answer.
-    unconfirmed: HashSet<Arc<str>>,
+    unconfirmed: BTreeSet<Arc<str>>,
     /// Identities that cannot be used, because other objects have these names.
-    taken: HashSet<RevisionId>,
+    taken: BTreeSet<RevisionId>,
     /// Contents that passes use.
-    pub(super) contents: HashMap<RevisionId, Text>,
+    pub(super) contents: BTreeMap<RevisionId, Text>,
     /// The fingerprint and the parts of the template in the spec, and what they were computed for.
     template: Option<(TemplateKey, Fingerprint, Option<TemplateParts>)>,
     /// Generation and template hash that another controller had published in the status before vmpool took
@@ -156,7 +156,7 @@ impl PoolRevisions {
 
     /// Records the copies that a live list of the objects of the pool contained, with their objects. Others
     /// are lost, and so are those with a content that the revisions do not contain.
-    pub(super) fn copies_listed(&mut self, listed: HashMap<Arc<str>, Uid>) {
+    pub(super) fn copies_listed(&mut self, listed: BTreeMap<Arc<str>, Uid>) {
         let missing = self.copies.values().flatten().filter(|copy| !listed.contains_key(*copy));
         self.copies_lost = missing.cloned().collect();
         self.copy_objects = listed;
@@ -223,10 +223,10 @@ impl PoolRevisions {
     pub(super) fn unused_copies(
         &self,
         owned: &[Arc<RevisionFacts>],
-        machines: impl FnOnce(&HashSet<&str>) -> HashSet<Arc<str>>,
+        machines: impl FnOnce(&BTreeSet<&str>) -> BTreeSet<Arc<str>>,
     ) -> Vec<ObjectId> {
         let of_templates = self.references.values().flat_map(|references| &references.copies);
-        let needed: HashSet<&Arc<str>> = self.copies.values().flatten().chain(of_templates).collect();
+        let needed: BTreeSet<&Arc<str>> = self.copies.values().flatten().chain(of_templates).collect();
         let mut unused: Vec<&ObjectId> = owned
             .iter()
             .filter(|copy| copy.is_only_pin && !needed.contains(&copy.id.name))

@@ -1,6 +1,6 @@
 //! The templates that a pass needs.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use vmpool_engine::ObjectId;
 use vmpool_engine::model::UnusableTemplate;
@@ -20,11 +20,11 @@ pub(crate) struct Templates {
     /// The fingerprint of the current template.
     pub(crate) fingerprint: Option<Fingerprint>,
     /// The templates of earlier revisions that are merge bases.
-    pub(crate) earlier: HashMap<RevisionId, Text>,
+    pub(crate) earlier: BTreeMap<RevisionId, Text>,
     /// The contents of revisions whose copies are restored.
-    pub(crate) restored: HashMap<RevisionId, Text>,
+    pub(crate) restored: BTreeMap<RevisionId, Text>,
     /// The objects of all stored revisions.
-    pub(crate) stored: HashMap<RevisionId, ObjectId>,
+    pub(crate) stored: BTreeMap<RevisionId, ObjectId>,
     /// The number of the next revision.
     pub(crate) number: i64,
     /// The template hash of another controller for the current template. A machine with this hash has the

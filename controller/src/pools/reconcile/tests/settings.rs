@@ -1,13 +1,13 @@
 //! Unreadable settings: each gets its safe value, and the rest of the pool works.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_engine::model::CurrentRevision;
-use vmpool_engine::plan::{NamesInUse, ObservedPool, PlanSettings, PoolSnapshot};
+use vmpool_engine::plan::{DisksByName, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot};
 use vmpool_engine::{PassMemory, Pool, PoolAction, compute_status, plan_pass};
 use vmpool_platforms::{Dvp, Platform};
 
@@ -111,9 +111,9 @@ fn created(pool: &Pool) -> usize {
         uptime,
         server_clock: None,
         machines: Vec::new(),
-        disks: HashMap::new(),
+        disks: DisksByName::new(),
         pool_disks: Vec::new(),
-        other_users: HashMap::new(),
+        other_users: BTreeMap::new(),
         replaced_disks: [].into(),
         unconfirmed_creates: Vec::new(),
     };

@@ -7,7 +7,7 @@ use super::*;
 
 /// The objects that the watch shows, with their controller owners. Those in a former version have an owner
 /// that begins with `old-`. A UID other than `uid` follows `@`.
-struct Shown(HashMap<&'static str, &'static str>);
+struct Shown(BTreeMap<&'static str, &'static str>);
 
 fn facts(name: &str, owner: &str, is_only_pin: bool) -> RevisionFacts {
     let (owner, is_current_version) = match owner.strip_prefix("old-") {
@@ -111,9 +111,9 @@ fn a_copy_is_lost_if_the_watch_shows_the_revision_that_was_stored_after_it() {
 #[test]
 fn a_copy_is_lost_if_the_list_of_a_new_leader_does_not_contain_it() {
     let mut revisions = revisions();
-    revisions.copies_listed(HashMap::from([("copy".into(), "uid".into())]));
+    revisions.copies_listed(BTreeMap::from([("copy".into(), "uid".into())]));
     assert!(!revisions.lost_copies(&"r".into()));
-    revisions.copies_listed(HashMap::new());
+    revisions.copies_listed(BTreeMap::new());
     assert!(revisions.lost_copies(&"r".into()));
 }
 
@@ -123,7 +123,7 @@ fn a_copy_is_lost_if_the_list_of_a_new_leader_does_not_contain_it() {
 fn another_object_with_the_name_of_a_copy_is_compared(#[case] is_listed: bool) {
     let (pool, mut revisions) = (ObjectId::new("pool", "pool"), revisions());
     if is_listed {
-        revisions.copies_listed(HashMap::from([("copy".into(), "uid".into())]));
+        revisions.copies_listed(BTreeMap::from([("copy".into(), "uid".into())]));
     }
     revisions.observe_copies(&pool, &shown(&[("copy", "pool")]));
     assert!(!revisions.lost_copies(&"r".into()));
@@ -152,7 +152,7 @@ fn a_copy_is_unused_if_no_revision_and_no_machine_refers_to_it() {
         revisions
             .unused_copies(&owned, |asked| {
                 assert!(!asked.contains("shared"), "a machine that the pool released is an owner, too");
-                HashSet::from(["of-a-machine".into()])
+                BTreeSet::from(["of-a-machine".into()])
             })
             .iter()
             .map(|copy| copy.name.to_string())
