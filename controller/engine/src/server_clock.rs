@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// The times in responses have whole seconds: the clock of the API server was ahead of them by less than this.
+/// The times in responses have whole seconds: the clock of the API server was ahead of them by less than
+/// this.
 const ROUNDING: SignedDuration = SignedDuration::from_secs(1);
 
 /// A response, and what it says about later times.

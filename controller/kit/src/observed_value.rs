@@ -14,7 +14,8 @@ struct Shared<T> {
     changed: Notify,
 }
 
-/// Publishes a value. Dropping the publisher leaves its last value to the observers, which then wait for ever.
+/// Publishes a value. Dropping the publisher leaves its last value to the observers, which then wait for
+/// ever.
 pub struct ValuePublisher<T>(Arc<Shared<T>>);
 
 impl<T: PartialEq> ValuePublisher<T> {

@@ -56,8 +56,8 @@ impl fmt::Display for NameBlock {
     }
 }
 
-/// The text is not `first-end` with `first <= end`, a number has a sign or leading zeros, or the end is out of
-/// range.
+/// The text is not `first-end` with `first <= end`, a number has a sign or leading zeros, or the end is out
+/// of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a name block such as \"64-128\"")]
 pub struct InvalidNameBlock(pub String);

@@ -131,8 +131,8 @@ impl UserOperation {
             }
             Self::EditReplicas(replicas) => edit(world, design, json!({ "replicas": replicas })).await,
             Self::Remove(count) => {
-                let targets = [RemovalTarget::Name, RemovalTarget::NameAndUid];
-                let target = random.one(&targets).copied().unwrap_or(RemovalTarget::Name);
+                let targets = [TargetReference::Name, TargetReference::NameAndUid];
+                let target = random.one(&targets).copied().unwrap_or(TargetReference::Name);
                 request_targeted_removal(world, design, &machines, count, target, random).await
             }
             Self::Cores(cores) => edit(world, design, spelling.cores(cores)).await,
@@ -234,7 +234,7 @@ pub(crate) async fn delete_as_user(
 
 /// How a targeted removal refers to its machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RemovalTarget {
+pub(crate) enum TargetReference {
     /// By name alone. The request is refused if an earlier one removed another machine of this name: pools of
     /// `KubeVirt` use the ordinals of removed machines again.
     Name,
@@ -248,7 +248,7 @@ pub(crate) async fn request_targeted_removal(
     design: &SoakPoolConfig,
     machines: &[&JsonObject],
     count: u64,
-    target: RemovalTarget,
+    target: TargetReference,
     random: &SeededRandom,
 ) -> OperationResult {
     let Ok(pool) = world.existing(design.name).await else { return OperationResult::Unconfirmed };
@@ -266,7 +266,7 @@ pub(crate) async fn request_targeted_removal(
     if named == 0 {
         return OperationResult::NoTarget;
     }
-    if target == RemovalTarget::NameAndUid {
+    if target == TargetReference::NameAndUid {
         removal = removal.pinned();
     }
     match removal.send_unchecked().await.code {

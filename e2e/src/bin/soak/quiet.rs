@@ -15,7 +15,7 @@ use vmpool_test_cluster::error::Error;
 
 use crate::design::{EXTRA, LONG, QUIET_REPLICAS, SoakPlatform, SoakPoolConfig};
 use crate::fault::{KILLED_INDEX, NEVER_KILLED_INDEX, find_leader};
-use crate::operation::{self, OperationResult, RemovalTarget};
+use crate::operation::{self, OperationResult, TargetReference};
 use crate::platform::soak_platform;
 use crate::tally::SoakTally;
 
@@ -173,7 +173,7 @@ async fn restore(
     if design.policy == PoolScaleDownPolicy::Explicit && replicas > calm {
         let live = machines.iter().filter(|machine| !machine.is_terminating()).count() as u64;
         if live == replicas {
-            let target = RemovalTarget::NameAndUid;
+            let target = TargetReference::NameAndUid;
             operation::request_targeted_removal(world, design, &machines, replicas - calm, target, random)
                 .await;
         }
