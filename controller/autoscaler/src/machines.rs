@@ -57,15 +57,22 @@ impl DemandCounts {
     }
 }
 
-/// The machines that a lowering of a pool with the policy Explicit removes: those that have not been ready,
-/// then the free ones, each the newest first. A protected machine is never one of them.
-pub fn choose_removed_machines(machines: &[PoolMachine], count: usize) -> Vec<ObjectId> {
+/// The machines that a lowering of a pool with the policy Explicit from `replicas` to `lowered` removes: those
+/// that have not been ready, then the free ones, each the newest first. A protected machine is never one of
+/// them.
+///
+/// Machines that do not exist, for example because the controller cannot create them, cannot be removed by
+/// name. Others do not leave in their place: the pool keeps `lowered` machines.
+pub fn choose_removed_machines(machines: &[PoolMachine], replicas: u32, lowered: u32) -> Vec<ObjectId> {
+    let existing = u32::try_from(machines.len()).unwrap_or(u32::MAX);
+    let surplus = existing.min(replicas).saturating_sub(lowered);
     let is_removable = |machine: &&PoolMachine| {
         matches!(machine.state, PoolMachineState::Provisioning | PoolMachineState::Free)
     };
     let mut removable: Vec<&PoolMachine> = machines.iter().filter(is_removable).collect();
     removable
         .sort_by(|a, b| a.state.cmp(&b.state).then(b.created.cmp(&a.created)).then_with(|| b.id.cmp(&a.id)));
+    let count = usize::try_from(surplus).unwrap_or(usize::MAX);
     removable.into_iter().take(count).map(|machine| machine.id.clone()).collect()
 }
 

@@ -9,7 +9,6 @@ use vmpool_api::ObjectKey;
 use vmpool_api::subresources::{MAX_REMOVAL_TARGETS, PoolSubresource, TargetedRemoval};
 use vmpool_autoscaler::decision::{Explanation, ScaleDecision};
 use vmpool_autoscaler::limits::AutoscalerSettings;
-use vmpool_autoscaler::machines::choose_removed_machines;
 use vmpool_kit::write::WriteError;
 use vmpool_platforms::removal::RemovalApi;
 use vmpool_runtime::telemetry::with_causes;
@@ -56,7 +55,9 @@ pub(super) async fn apply_decision(
     match decided.decision {
         ScaleDecision::Keep => Applied::Nothing,
         ScaleDecision::Lower(_) if facts.is_invalid => Applied::Nothing,
-        ScaleDecision::Lower(_) if facts.is_explicit && !facts.has_removable_machine() => Applied::Nothing,
+        ScaleDecision::Lower(to) if facts.is_explicit && facts.removed_machines(to).is_empty() => {
+            Applied::Nothing
+        }
         ScaleDecision::Raise(to) => set_replicas(context, scaled, facts, to, &decided.explanation).await,
         ScaleDecision::Lower(_) => match scaled.pools.read_live(&scaled.key).await {
             Ok(Some(live)) if live.id == facts.id && live.may_shrink() => {
@@ -149,8 +150,8 @@ async fn remove_free_machines(
     pool: &AutoscaledPoolFacts,
     replicas: u32,
 ) -> Result<usize, WriteError> {
-    let surplus = usize::try_from(pool.replicas.saturating_sub(replicas)).unwrap_or(usize::MAX);
-    let targets = choose_removed_machines(&pool.machines, surplus.min(MAX_REMOVAL_TARGETS));
+    let mut targets = pool.removed_machines(replicas);
+    targets.truncate(MAX_REMOVAL_TARGETS);
     if targets.is_empty() {
         return Ok(0);
     }

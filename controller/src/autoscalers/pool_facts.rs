@@ -96,9 +96,9 @@ impl AutoscaledPoolFacts {
         self.state == AutoscaledPoolState::Active && !self.is_invalid
     }
 
-    /// Whether targeted removal can remove a machine of it.
-    pub(super) fn has_removable_machine(&self) -> bool {
-        !choose_removed_machines(&self.machines, 1).is_empty()
+    /// The machines that targeted removal removes to lower its replicas to this number.
+    pub(super) fn removed_machines(&self, lowered: u32) -> Vec<ObjectId> {
+        choose_removed_machines(&self.machines, self.replicas, lowered)
     }
 
     /// What its machines and its claims need.

@@ -1,4 +1,5 @@
 use jiff::Timestamp;
+use rstest::rstest;
 use vmpool_api::ObjectId;
 
 use super::{DemandCounts, PoolMachine, PoolMachineState, choose_removed_machines};
@@ -18,19 +19,33 @@ fn machines() -> Vec<PoolMachine> {
     ]
 }
 
-fn names(count: usize) -> Vec<String> {
-    let chosen = choose_removed_machines(&machines(), count);
+/// The names of those that a lowering removes.
+fn names(replicas: u32, lowered: u32) -> Vec<String> {
+    let chosen = choose_removed_machines(&machines(), replicas, lowered);
     chosen.iter().map(|id| id.name.to_string()).collect()
 }
 
 #[test]
 fn machines_that_have_not_been_ready_leave_first_then_free_ones_newest_first() {
-    assert_eq!(names(3), ["new-starting", "old-starting", "new-free"]);
+    assert_eq!(names(6, 3), ["new-starting", "old-starting", "new-free"]);
 }
 
 #[test]
 fn a_busy_machine_and_a_restarting_one_never_leave() {
-    assert_eq!(names(10), ["new-starting", "old-starting", "new-free", "old-free"]);
+    assert_eq!(names(6, 0), ["new-starting", "old-starting", "new-free", "old-free"]);
+}
+
+#[rstest]
+#[case::four_are_missing(10, 5, &["new-starting"])]
+#[case::more_are_missing_than_should_leave(10, 6, &[])]
+#[case::as_many_are_missing(10, 7, &[])]
+#[case::there_are_more_than_replicas(4, 3, &["new-starting"])]
+fn no_machine_leaves_in_the_place_of_a_missing_one(
+    #[case] replicas: u32,
+    #[case] lowered: u32,
+    #[case] expected: &[&str],
+) {
+    assert_eq!(names(replicas, lowered), expected);
 }
 
 #[test]
