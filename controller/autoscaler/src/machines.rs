@@ -57,9 +57,9 @@ impl DemandCounts {
     }
 }
 
-/// The machines that a lowering of a pool with the policy Explicit from `replicas` to `lowered` removes: those
-/// that have not been ready, then the free ones, each the newest first. A protected machine is never one of
-/// them.
+/// The machines that a lowering of a pool with the policy Explicit from `replicas` to `lowered` removes:
+/// those that have not been ready, then the free ones, each the newest first. A protected machine is never
+/// one of them.
 ///
 /// Machines that do not exist, for example because the controller cannot create them, cannot be removed by
 /// name. Others do not leave in their place: the pool keeps `lowered` machines.

@@ -86,8 +86,8 @@ fn replica_errors(world: &SimulatedWorld, pool: &JsonObject, autoscaler: &JsonOb
     let shown = |field: &str| {
         autoscaler.number(&format!("/status/{field}")).and_then(|shown| usize::try_from(shown).ok())
     };
-    // The autoscaler removes machines of such a pool by name: none in the place of one that does not exist, and
-    // none that was ready and is not.
+    // The autoscaler removes machines of such a pool by name: none in the place of one that does not exist,
+    // and none that was ready and is not.
     let keeps_more = keeps_surplus(pool)
         && (machines.len() <= needed || world.some_may_not_run || !world.has_aggregated_api());
     let mut found = Vec::new();

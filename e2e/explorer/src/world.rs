@@ -452,7 +452,12 @@ impl SimulatedWorld {
         let machines = self.server.all(self.resources().machines).into_iter().map(JsonObject::from);
         let machines = machines.filter(|one| pool.as_ref().is_some_and(|pool| one.is_owned_by(pool)));
         let ends = machines.flat_map(|machine| {
-            [protection::protection_end(&machine), draining::drain_deadline(&machine)].into_iter().flatten()
+            // The clock of the controller that wrote the mark may be far behind.
+            let drained =
+                draining::drain_timeout(&machine).and_then(|timeout| self.changed.checked_add(timeout).ok());
+            [protection::protection_end(&machine), draining::drain_deadline(&machine), drained]
+                .into_iter()
+                .flatten()
         });
         let failed = self.server.all(self.resources().machines);
         let retries = failed.iter().filter_map(|machine| {

@@ -1,7 +1,7 @@
 //! I19: a machine with hooks is not removed, and not restarted by a rollout, before all hooks are released or
 //! the deadline of its drain has passed.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::held_machines::{MachineHold, find_disturbed_machines, is_pool_deleted};
@@ -63,6 +63,13 @@ pub fn is_released_by_owner(machine: &JsonObject) -> bool {
 /// When the drain of a machine ends at the latest; `None` if it is not draining.
 pub fn drain_deadline(machine: &JsonObject) -> Option<Timestamp> {
     drain_mark(machine)["deadline"].as_str()?.parse().ok()
+}
+
+/// For how long the machine drains at most; `None` if it is not draining. A controller measures this time
+/// with its own clock.
+pub fn drain_timeout(machine: &JsonObject) -> Option<SignedDuration> {
+    let since: Timestamp = drain_mark(machine)["since"].as_str()?.parse().ok()?;
+    Some(drain_deadline(machine)?.duration_since(since))
 }
 
 /// The mark of the drain; null without one.
