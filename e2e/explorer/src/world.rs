@@ -49,9 +49,9 @@ pub const TENANT: &str = "tenant";
 /// How long after the end of a protection all controllers know that it has ended.
 const LATEST_CLOCK: Duration = Duration::from_mins(2);
 
-/// For how long a controller may not know that a machine is not ready. Schedules interrupt watches and
+/// For how long a controller may not know a change of a machine. Schedules interrupt watches and
 /// replace leaders.
-const HEALTH_UNSEEN_FOR: SignedDuration = SignedDuration::from_mins(2);
+const UNSEEN_FOR: SignedDuration = SignedDuration::from_mins(2);
 
 /// How far time advances at most until the platform acts and changes are recorded. A process that has just
 /// started waits for times that the clock does not know yet.
@@ -226,7 +226,7 @@ impl SimulatedWorld {
             platform,
             user_actions: UserActions {
                 limits_provisioning: true,
-                health_unseen_for: HEALTH_UNSEEN_FOR,
+                unseen_for: UNSEEN_FOR,
                 ..UserActions::default()
             },
             some_may_not_run: false,

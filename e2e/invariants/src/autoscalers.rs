@@ -100,9 +100,10 @@ impl<'a> AutoscalerCheck<'a> {
     fn judge_scale(&mut self, before: &RecordedState, change: &RecordedChange, replicas: i64) {
         let pool = &change.object;
         let Some(former) = before.get(TestedKind::Pool, pool.uid()) else { return };
-        // A lowering reads the machines after the pool. A raise uses a cache, which can be a bit older.
+        // A lowering reads the machines after the pool. A raise uses a cache, which can be older.
         let is_raise = former.number("/spec/replicas").unwrap_or_default() < replicas;
-        let settled = if is_raise { change.at - readable_for() } else { change.at };
+        let unseen = readable_for().max(self.actions.unseen_for);
+        let settled = if is_raise { change.at - unseen } else { change.at };
         let is_busy = |machine: &&JsonObject| {
             let since = self.busy.since(machine, change.at, self.actions);
             since.is_some_and(|since| since.revision <= former.revision() && since.at <= settled)

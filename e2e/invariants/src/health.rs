@@ -71,7 +71,7 @@ impl RecordedUnreadiness {
         at: Timestamp,
         actions: &UserActions,
     ) -> HealingVerdict {
-        let (early, late) = (TOLERANCE + actions.clocks_ahead, TOLERANCE + actions.health_unseen_for);
+        let (early, late) = (TOLERANCE + actions.clocks_ahead, TOLERANCE + actions.unseen_for);
         let active = states.iter().filter(|state| !state.paused).filter_map(|state| state.health);
         let since = |machine: &JsonObject| self.0.get(machine.uid()).filter(|since| since.excused.is_none());
         let (earliest, latest) = (|since: &UnreadySince| since.earliest, |since: &UnreadySince| since.latest);

@@ -236,7 +236,7 @@ fn healing_may_remove(#[case] history: TestHistory, #[case] expected: &[&str]) {
 #[test]
 fn healing_may_judge_by_another_clock_and_before_it_sees_all_machines() {
     let delete = |unready: usize, name: &str| healed(unready).stamped(name, "deletionTimestamp", HEALED_AT);
-    let unseen = UserActions { health_unseen_for: SignedDuration::from_mins(2), ..UserActions::default() };
+    let unseen = UserActions { unseen_for: SignedDuration::from_mins(2), ..UserActions::default() };
     assert_eq!(delete(3, "a").found(&unseen, &[]), [""; 0]);
     assert_eq!(delete(3, "d").found(&unseen, &[]), ["I5"]);
     // The machine has not been ready for some seconds.

@@ -42,9 +42,9 @@ pub struct UserActions {
     pub limits_provisioning: bool,
     /// How far the clock of a controller was ahead of the API server's at most.
     pub clocks_ahead: SignedDuration,
-    /// For how long a controller may not have known that a machine is not ready: its watch was interrupted,
-    /// or it became the leader later.
-    pub health_unseen_for: SignedDuration,
+    /// For how long a controller may not have known that a machine is not ready, or that it is protected: its
+    /// watch was interrupted, or it became the leader later.
+    pub unseen_for: SignedDuration,
     /// Foreign objects by UID, as the scenario last wrote them.
     pub foreign: BTreeMap<String, JsonObject>,
 }

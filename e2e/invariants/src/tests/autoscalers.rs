@@ -96,6 +96,8 @@ fn a_raise_may_not_know_machines_that_a_client_has_just_protected() {
         .pool(0, "NewestFirst");
     let raised = busy.later(10).pool(1, "NewestFirst");
     assert_eq!(raised.found(&autoscaled(), &[scale("3", 1)]), ["I18"]);
+    let interrupted = UserActions { unseen_for: SignedDuration::from_mins(1), ..autoscaled() };
+    assert_eq!(raised.found(&interrupted, &[scale("3", 1)]), [""; 0]);
 }
 
 /// A pool whose record has machine `b`, requested by this user.
