@@ -136,6 +136,22 @@ async fn a_renewal_never_takes_another_machine() {
     assert_eq!(machine(&claim(&world, &process, body("job-1")).await), "web-1");
 }
 
+/// A client can have stopped the machine since then, or have begun to use it without a claim.
+#[tokio::test]
+async fn an_expired_claim_of_a_machine_that_is_not_free_is_not_renewed() {
+    let world = running(1, 3);
+    let process = world.process(1);
+    claim(&world, &process, body("job-1")).await;
+    world.clock.advance(Duration::from_secs(631)).await;
+    world.server.store(|store| {
+        store.edit_machine("web-0", |machine| machine["status"]["phase"] = json!("Stopped"));
+    });
+    let mut renewal = body("job-1");
+    renewal["renew"] = json!(true);
+    assert_refused(&claim(&world, &process, renewal).await, 404, "ClaimLost");
+    assert_eq!(machine(&claim(&world, &process, body("job-1")).await), "web-1");
+}
+
 #[tokio::test]
 async fn an_expired_claim_is_taken_by_another_caller() {
     let world = running(1, 1);

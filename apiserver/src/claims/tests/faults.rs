@@ -7,7 +7,7 @@ use futures::future::join_all;
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_engine::protection::CLAIM;
+use vmpool_engine::protection::{CLAIM, UNTIL};
 
 use super::{assert_refused, body, claim, claimed, machine, release, running, send};
 use crate::testing::{ApiServerWorld, MERGE_PATCH, RequestFault, Verb};
@@ -102,6 +102,25 @@ async fn a_claim_of_a_machine_that_other_clients_keep_changing_is_renewed(#[case
     let answer = claim(&world, &process, request).await;
     assert_eq!((answer.code.as_u16(), claimed(&world)), (200, vec!["web-0".to_owned()]), "{}", answer.body);
     assert_eq!(machine(&answer), "web-0");
+}
+
+/// Another client ends the protection between the read and the write of the renewal.
+#[tokio::test]
+async fn a_claim_that_ends_during_its_renewal_is_lost() {
+    let world = running(1, 3);
+    let process = world.process(1);
+    claim(&world, &process, body("job-1")).await;
+    let mut once = true;
+    world.server.intercept(move |call, store| {
+        if call.is(MERGE_PATCH, "virtualmachines") && std::mem::take(&mut once) {
+            store.edit_machine("web-0", |machine| {
+                machine["metadata"]["annotations"][UNTIL] = json!("2026-01-01T00:00:00Z");
+            });
+        }
+        RequestFault::None
+    });
+    let renewal = json!({ "id": "job-1", "durationSeconds": 600, "renew": true });
+    assert_refused(&claim(&world, &process, renewal).await, 404, "ClaimLost");
 }
 
 #[rstest]
