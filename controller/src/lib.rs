@@ -18,7 +18,7 @@
 //! layers, or files of its own layer that do not import it. The files have no import cycle. From the lowest
 //! layer:
 //!
-//! 1. `settings`, `plain_events`, `merge_patch`, `server_clock`, and [`metrics`];
+//! 1. `settings`, `plain_events`, `merge_patch`, `observed_requests`, then `server_clock` and [`metrics`];
 //! 2. `pools`, without its leadership;
 //! 3. `leadership`: what all controllers of a leader share;
 //! 4. `autoscalers`, `copies`, `images`, and the leadership of pools;
@@ -35,6 +35,7 @@ mod images;
 mod leadership;
 mod merge_patch;
 pub mod metrics;
+mod observed_requests;
 mod plain_events;
 mod platform_state;
 mod pools;

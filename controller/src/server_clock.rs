@@ -1,18 +1,16 @@
 //! The clock of the API server, as the responses to this process show it.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use http::{HeaderMap, Method, Request, Response, header};
+use http::{HeaderMap, Method, StatusCode, Uri, header};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use parking_lot::Mutex;
-use tower::{Layer, Service};
 use vmpool_engine::server_clock::ServerClock;
 use vmpool_runtime::Env;
+
+use crate::observed_requests::{ObservedExchange, RequestObserver, RequestObserverLayer};
 
 /// A response that took longer does not replace an earlier one: the API server may have sent it at any moment
 /// of this time.
@@ -28,8 +26,8 @@ pub struct SharedServerClock(Arc<Mutex<Option<ServerClock>>>);
 
 impl SharedServerClock {
     /// The layer that observes the responses to a client. `env` is the environment of the process.
-    pub fn layer(&self, env: &Env) -> ServerClockLayer {
-        ServerClockLayer { clock: self.clone(), env: env.clone() }
+    pub fn layer(&self, env: &Env) -> RequestObserverLayer<ServerClockObserver> {
+        RequestObserverLayer(ServerClockObserver { clock: self.clone(), env: env.clone() })
     }
 
     /// The clock; `None` if no response has shown it.
@@ -48,56 +46,38 @@ impl SharedServerClock {
 
 /// Observes the clock of the API server in the `Date` of its responses.
 #[derive(Clone, Debug)]
-pub struct ServerClockLayer {
+pub struct ServerClockObserver {
     clock: SharedServerClock,
     env: Env,
 }
 
-impl<S> Layer<S> for ServerClockLayer {
-    type Service = ServerClockService<S>;
+impl RequestObserver for ServerClockObserver {
+    type Exchange = TimedExchange;
 
-    fn layer(&self, inner: S) -> ServerClockService<S> {
-        ServerClockService { inner, layer: self.clone() }
+    fn begin(&self, method: &Method, _: &Uri) -> TimedExchange {
+        TimedExchange { observer: self.clone(), is_create: method == Method::POST, sent: self.env.uptime() }
     }
 }
 
-/// A service whose responses are observed.
-#[derive(Clone, Debug)]
-pub struct ServerClockService<S> {
-    inner: S,
-    layer: ServerClockLayer,
+/// A request in flight, with the time at which it was sent.
+pub struct TimedExchange {
+    observer: ServerClockObserver,
+    is_create: bool,
+    /// Uptime.
+    sent: Duration,
 }
 
-impl<S, A, B> Service<Request<A>> for ServerClockService<S>
-where
-    S: Service<Request<A>, Response = Response<B>>,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<A>) -> Self::Future {
-        let ServerClockLayer { clock, env } = self.layer.clone();
-        // An aggregated API, with a clock of its own, answers some creates.
-        let is_create = request.method() == Method::POST;
-        let sent = env.uptime();
-        let response = self.inner.call(request);
-        async move {
-            let response = response.await;
-            // A load balancer, with a clock of its own, sends some failures.
-            let is_of_server = |response: &&Response<B>| !is_create && response.status().is_success();
-            let answered = response.as_ref().ok().filter(is_of_server);
-            if let Some(date) = answered.and_then(|response| date_of(response.headers())) {
-                clock.observe(date, sent, env.uptime());
-            }
-            response
+impl ObservedExchange for TimedExchange {
+    fn answered(self, status: StatusCode, headers: &HeaderMap) {
+        // An aggregated API answers some creates, and a load balancer sends some failures. Both have a clock
+        // of their own.
+        if self.is_create || !status.is_success() {
+            return;
         }
-        .boxed()
+        if let Some(date) = date_of(headers) {
+            let ServerClockObserver { clock, env } = &self.observer;
+            clock.observe(date, self.sent, env.uptime());
+        }
     }
 }
 

@@ -3,17 +3,13 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use kube::Resource as _;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
-use tower::{Layer, Service};
 use vmpool_platforms::{AttachmentOf, DiskOf, InstanceOf, Platform, PlatformName, with_platform};
 use vmpool_runtime::Env;
 use vmpool_runtime::metric_table;
@@ -21,6 +17,7 @@ use vmpool_runtime::metrics::{MetricsRegistry, histogram_family};
 
 use super::label_values::{ApiResponseCode, Resource, Verb};
 use super::labels::{DurationLabels, RequestLabels};
+use crate::observed_requests::{ObservedExchange, RequestObserver, RequestObserverLayer};
 
 /// From a fast API server on the same node to the deadline of a request.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 8.0];
@@ -51,12 +48,12 @@ impl ApiMetrics {
     }
 
     /// The layer that counts the requests of a client, with the resources of all platforms.
-    pub fn layer(&self) -> RequestLayer {
+    pub fn layer(&self) -> RequestObserverLayer<RequestCounter> {
         let plurals = |name| with_platform!(name, P => resource_plurals::<P>());
-        RequestLayer {
+        RequestObserverLayer(RequestCounter {
             metrics: self.clone(),
             plurals: PlatformName::ALL.into_iter().flat_map(plurals).collect(),
-        }
+        })
     }
 }
 
@@ -71,65 +68,26 @@ fn resource_plurals<P: Platform>() -> [(Cow<'static, str>, Resource); 5] {
     ]
 }
 
-/// Counts the requests that pass through it.
+/// Counts the requests of a client.
 #[derive(Clone, Debug)]
-pub struct RequestLayer {
+pub struct RequestCounter {
     metrics: ApiMetrics,
     plurals: Arc<[(Cow<'static, str>, Resource)]>,
 }
 
-impl<S> Layer<S> for RequestLayer {
-    type Service = CountedService<S>;
+impl RequestObserver for RequestCounter {
+    type Exchange = CountedExchange;
 
-    fn layer(&self, inner: S) -> CountedService<S> {
-        CountedService { inner, layer: self.clone() }
-    }
-}
-
-/// A service whose requests are counted.
-#[derive(Clone, Debug)]
-pub struct CountedService<S> {
-    inner: S,
-    layer: RequestLayer,
-}
-
-impl<S, A, B> Service<Request<A>> for CountedService<S>
-where
-    S: Service<Request<A>, Response = Response<B>>,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<A>) -> Self::Future {
-        let exchange = self.layer.begin(&request);
-        let answer = self.inner.call(request);
-        async move {
-            let answer = answer.await;
-            if let Ok(response) = &answer {
-                exchange.answered(response.status());
-            }
-            answer
-        }
-        .boxed()
-    }
-}
-
-impl RequestLayer {
-    fn begin<A>(&self, request: &Request<A>) -> Exchange {
-        let (verb, resource) = classify_request(&self.plurals, request.method(), request.uri());
+    fn begin(&self, method: &Method, uri: &Uri) -> CountedExchange {
+        let (verb, resource) = classify_request(&self.plurals, method, uri);
         let metrics = self.metrics.clone();
-        Exchange { begun: metrics.env.uptime(), metrics, verb, resource, code: ApiResponseCode::NoResponse }
+        let code = ApiResponseCode::NoResponse;
+        CountedExchange { begun: metrics.env.uptime(), metrics, verb, resource, code }
     }
 }
 
 /// One request in flight. It is counted when it ends. If its future is dropped, it is counted as lost.
-struct Exchange {
+pub struct CountedExchange {
     metrics: ApiMetrics,
     begun: Duration,
     verb: Verb,
@@ -137,8 +95,8 @@ struct Exchange {
     code: ApiResponseCode,
 }
 
-impl Exchange {
-    fn answered(mut self, status: StatusCode) {
+impl ObservedExchange for CountedExchange {
+    fn answered(mut self, status: StatusCode, _: &HeaderMap) {
         self.code = ApiResponseCode::Status(status.as_u16());
         if self.verb != Verb::Watch {
             let took = self.metrics.env.uptime().saturating_sub(self.begun);
@@ -148,7 +106,7 @@ impl Exchange {
     }
 }
 
-impl Drop for Exchange {
+impl Drop for CountedExchange {
     fn drop(&mut self) {
         let labels = RequestLabels { verb: self.verb, resource: self.resource, code: self.code };
         self.metrics.series.requests.get_or_create(&labels).inc();
@@ -161,7 +119,7 @@ impl Drop for Exchange {
 fn classify_request(
     plurals: &[(Cow<'static, str>, Resource)],
     method: &Method,
-    uri: &http::Uri,
+    uri: &Uri,
 ) -> (Verb, Resource) {
     let mut path = uri.path().trim_start_matches('/').split('/');
     let prefix = if path.next() == Some("apis") { 2 } else { 1 };

@@ -38,7 +38,7 @@ use vmpool_runtime::lease::LeaseHealth;
 use vmpool_runtime::metric_table;
 use vmpool_runtime::metrics::{Description, FloatGauge, MetricsPage, MetricsRegistry, family_with_series};
 
-pub use api::{ApiMetrics, RequestLayer};
+pub use api::{ApiMetrics, RequestCounter};
 pub(crate) use autoscalers::{AutoscalerMetrics, ScaleDirection, ShownAutoscaler};
 pub(crate) use disks::{DiskCounts, DiskMetrics};
 pub(crate) use images::{HealReason, HealResult, ImageMetrics, ShownImage, ShownImages, SourceLabel};

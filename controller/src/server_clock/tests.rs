@@ -1,6 +1,6 @@
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, Request, Response};
 use rstest::rstest;
-use tower::service_fn;
+use tower::{Layer, Service, service_fn};
 use vmpool_runtime::testing::{ManualClock, test_env};
 
 use super::*;

@@ -1,3 +1,4 @@
+use http::Request;
 use rstest::rstest;
 use vmpool_runtime::testing::{ManualClock, test_env};
 
@@ -8,7 +9,7 @@ const GROUP: &str = "/apis/virtualization.deckhouse.io/v1alpha2";
 
 fn plurals() -> Vec<(Cow<'static, str>, Resource)> {
     let metrics = ApiMetrics::new(&mut MetricsRegistry::new(), &test_env(&ManualClock::new(), 0));
-    metrics.layer().plurals.to_vec()
+    metrics.layer().0.plurals.to_vec()
 }
 
 #[rstest]
