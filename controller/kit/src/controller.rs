@@ -1,7 +1,6 @@
 //! A controller of a leader: its watches, and the workers of its queues.
 
 use std::fmt::Debug;
-use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,9 +43,9 @@ pub trait Controller: Sized + Send + Sync + 'static {
 }
 
 /// What a queue contains.
-pub trait QueueKey: Clone + Eq + Hash + Ord + Debug + Send + Sync + 'static {}
+pub trait QueueKey: Clone + Ord + Debug + Send + Sync + 'static {}
 
-impl<K: Clone + Eq + Hash + Ord + Debug + Send + Sync + 'static> QueueKey for K {}
+impl<K: Clone + Ord + Debug + Send + Sync + 'static> QueueKey for K {}
 
 /// The passes over the objects of a queue.
 type RunPass<C, K> = for<'a> fn(&'a C, &'a K) -> BoxFuture<'a, PassEnd>;

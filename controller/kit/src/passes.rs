@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::future::pending;
-use std::hash::Hash;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -42,7 +41,7 @@ const PASSES: usize = 64;
 /// Runs the passes of one worker until `stop`, and finishes those in progress. It runs one pass after the
 /// other. While passes wait for slow requests, it runs others beside them. `heartbeat` shows the age of the
 /// oldest pass.
-pub(crate) async fn run_passes<'a, K: Clone + Eq + Hash + Ord>(
+pub(crate) async fn run_passes<'a, K: Clone + Ord>(
     queue: &PassQueue<K>,
     stop: &CancellationToken,
     heartbeat: Option<&Heartbeat>,
@@ -96,7 +95,7 @@ struct Running<'a, K> {
     pushed: u64,
 }
 
-impl<'a, K: Clone + Eq + Hash + Ord + 'a> Running<'a, K> {
+impl<'a, K: Clone + Ord + 'a> Running<'a, K> {
     fn new(env: Env) -> Self {
         Self { env, passes: FuturesUnordered::new(), begun: BTreeMap::new(), pushed: 0 }
     }

@@ -79,19 +79,18 @@ async fn lead_while_alone<P: Platform>(
     let _sources = source_watches::watch_sources::<P>(shared, known);
     let _disk_sources = disk_source_watches::watch_disk_sources::<P>(shared, known);
     let _preserved = preserved_watches::watch_preserved_storage::<P>(shared, known);
-    let publisher = ValuePublisher::new(OtherControllerState::Off);
+    let exists = P::OtherController::EXISTS;
+    let first = if exists { OtherControllerState::Unknown } else { OtherControllerState::Off };
+    let publisher = ValuePublisher::new(first);
     let state = publisher.observe();
-    let mut observer = None;
-    if P::OtherController::EXISTS {
-        publisher.publish(OtherControllerState::Unknown);
+    let _observer = exists.then(|| {
         let observe =
             other_controller::observe_other_controller::<P>(shared.clone(), known.clone(), publisher);
-        observer = Some(shared.env().spawn("watch of another controller", observe));
-    }
+        shared.env().spawn("watch of another controller", observe)
+    });
     let leadership =
         WhileAlone::<P> { shared, shown, state: state.clone(), blocked: Vec::new(), platform: PhantomData };
     lead_on_duty(leadership, state, stop).await;
-    drop(observer);
 }
 
 /// The leadership while no other controller may reconcile the pools.

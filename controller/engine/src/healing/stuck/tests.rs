@@ -36,7 +36,7 @@ fn a_stuck_machine_counts_as_gone() {
 }
 
 #[test]
-fn a_clock_that_is_ahead_makes_no_machine_stuck_after_the_first_answered_create() {
+fn a_clock_that_is_ahead_makes_no_machine_stuck_after_the_first_response() {
     let mut world = terminating(&[5]);
     world.server_clock = Some(ServerClock::of_response(ago(5), world.uptime));
     let plan = world.plan();

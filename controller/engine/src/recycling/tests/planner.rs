@@ -108,14 +108,18 @@ fn the_pool_wakes_when_the_next_machine_is_too_old() {
 
 /// The clock of the controller is ahead by a week, and the three machines were created minutes ago.
 #[test]
-fn a_clock_that_is_ahead_makes_no_machine_too_old_after_the_first_answered_create() {
+fn a_clock_that_is_ahead_makes_no_machine_too_old_after_the_first_response() {
     let week = 7 * 24 * 3600;
     let created = 1_000_000 - week - 60;
     let world = ["web-a", "web-b", "web-c"]
         .into_iter()
         .fold(PoolWorld::desiring(3), |world, name| world.with_machine(name, created))
         .pool(|pool| lifetime(pool, 3600));
-    assert_eq!(deleted_machines(&world.plan()), ["web-a"], "no create has shown the clock of the API server");
+    assert_eq!(
+        deleted_machines(&world.plan()),
+        ["web-a"],
+        "no response has shown the clock of the API server"
+    );
     let mut world = world;
     let now = Timestamp::from_second(1_000_000 - week).expect("in range");
     world.server_clock = Some(ServerClock::of_response(now, world.uptime));

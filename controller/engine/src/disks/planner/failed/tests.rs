@@ -98,7 +98,7 @@ fn the_pause_before_a_replacement_grows(#[case] number: u64, #[case] age: i64, #
 /// The clock of the controller is ahead by ten minutes: without that of the API server, each new disk would
 /// be replaced at once.
 #[test]
-fn a_clock_that_is_ahead_shortens_no_pause_after_the_first_answered_create() {
+fn a_clock_that_is_ahead_shortens_no_pause_after_the_first_response() {
     let mut ahead = attempt(5, 600);
     assert_eq!(ahead.plan().actions.len(), 1);
     ahead.server_clock = Some(ServerClock::of_response(created(600), ahead.uptime));
